@@ -9,12 +9,14 @@ import pwd
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
+from distcommit.fs.two_file_systems import TwoFileSystems
 from distcommit.testing.contracts import FileSystemContract
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
@@ -101,3 +103,24 @@ def test_put_with_a_lost_answer_is_complete_and_in_doubt(tmp_path: Path) -> None
     assert fs.read(f"{tmp_path}/a") == b"whole"
     assert not fs.put_if_absent(f"{tmp_path}/a", b"again")
     assert [entry.name for entry in fs.list_folder(str(tmp_path))] == ["a"]
+
+
+class TestTwoFileSystems(FileSystemContract):
+    """The folder under test is on the file system of staging and output."""
+
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return TwoFileSystems(_NoFileSystem(), LocalFileSystem(), f"{folder}-store"), str(folder)
+
+
+class TestTwoFileSystemsInTheStore(FileSystemContract):
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return TwoFileSystems(LocalFileSystem(), _NoFileSystem(), str(folder)), str(folder)
+
+
+class _NoFileSystem(LocalFileSystem):
+    """A file system that must not be called."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if callable(getattr(LocalFileSystem, name, None)) and not name.startswith("__"):
+            raise AssertionError(f"{name} was called on the wrong file system")
+        return super().__getattribute__(name)

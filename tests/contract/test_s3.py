@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from distcommit.app.checks.folder_check import check_folder
 from distcommit.core.errors import ConfigurationError, LostError, TransientError
 from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
 from distcommit.core.interfaces.file_system import FileStatus, FileSystem
@@ -200,6 +201,12 @@ def test_withdrawn_step_can_not_be_executed_and_leaves_nothing(fs: S3FileSystem,
     step.undo()
     assert fs.list_folder("/output") == fs.list_folder("/staging") == []
     assert _uploads(bucket) == []
+
+
+def test_folder_check_of_an_empty_bucket_finds_it_writable(fs: S3FileSystem) -> None:
+    assert fs.status("/") is None
+    assert check_folder(fs, "/jobs/clicks/output", is_used=False) == "/jobs/clicks/output will be created"
+    assert fs.list_folder("/") == []
 
 
 def test_object_with_an_unusable_etag_is_recognized_by_its_checksum(fs: S3FileSystem, bucket: str) -> None:

@@ -60,7 +60,7 @@ class DurableTree:
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
         visited: set[tuple[object, ...]] = set()
         number, sketch = 0, Sketch(self._durable_names, self._inodes, torn)
-        for picked in picks(choices, rng, bound, samples):
+        for picked in self._picks(choices, torn, rng, bound, samples):
             changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
             key = (*(change.number for change in changes), *bytes_kept)
             if key in visited:
@@ -109,6 +109,12 @@ class DurableTree:
         return paths
 
     # -- inside
+
+    def _picks(
+        self, choices: list[list[int]], torn: list[int], rng: random.Random, bound: int, samples: int
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield an option for each unsynced change and each of the files `torn`."""
+        return picks(choices, rng, bound, samples)
 
     def _possible(self, picked: tuple[int, ...]) -> list[NameChange]:
         """Return the picked changes that may survive without the others."""

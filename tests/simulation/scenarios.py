@@ -14,6 +14,7 @@ from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import flow_of_formats, model_flow, without_right
 from tests.simulation.simulated_posix import SimulatedPosix
+from tests.simulation.two_disks import STORE_DISK, TwoDisks
 from tests.simulation.world import FILE_A_RECORD, World
 
 
@@ -37,11 +38,14 @@ class Scenario:
 
     def machine(self) -> SimulatedPosix:
         """Return a machine after the undisturbed runs, all of it durable."""
-        calls = SimulatedPosix()
+        calls = TwoDisks() if self.world.store_apart else SimulatedPosix()
         calls.mkdir("/job")
+        if self.world.store_apart:
+            calls.mkdir(STORE_DISK)
         for source in self.before:
             self.world.run(calls, source)
-        calls.syncfs("/")
+        for disk in ("/", STORE_DISK):
+            calls.syncfs(disk)
         return calls
 
 
@@ -122,6 +126,10 @@ SCENARIOS = {
             _TWO_FILES,
         ),
         Scenario("hdfs-forks", World(flow=model_flow, on_hdfs=True), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
+        Scenario("store-apart", World(buckets=2, store_apart=True), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("store-apart-first", World(buckets=2, partitions=2, store_apart=True), (), _THREE, _THREE),
+        Scenario("store-apart-job-level", World(job_level=True, store_apart=True), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("store-apart-hdfs", World(buckets=2, store_apart=True, on_hdfs=True), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("tries-again", World(task_attempts=2), (_ONE,), _UNITS, _UNITS),
         Scenario("several-files", World(files=FILE_A_RECORD), (_source(a={"0": 1}),), _TWO_FILES, _TWO_FILES),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),

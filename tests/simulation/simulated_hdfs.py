@@ -29,7 +29,7 @@ class SimulatedHdfs(HdfsFileSystem):
 
 class _Writer:
     def __init__(self, calls: PosixCalls, path: str) -> None:
-        self._calls, self._fd = calls, calls.open_new(path)
+        self._calls, self._path, self._fd = calls, path, calls.open_new(path)
 
     def write(self, data: memoryview) -> None:
         self._calls.write(self._fd, data)
@@ -37,7 +37,7 @@ class _Writer:
     def close(self) -> None:
         self._calls.fsync(self._fd)
         self._calls.close(self._fd)
-        self._calls.syncfs("/")
+        self._calls.syncfs(self._path)
 
 
 class _NameNode:
@@ -68,7 +68,7 @@ class _NameNode:
     def make_folder(self, path: str) -> None:
         with suppress(FileExistsError):
             self._calls.mkdir(path)
-            self._calls.syncfs("/")
+            self._calls.syncfs(path)
             return
         if not self._calls.lstat(path).is_folder:
             raise FileExistsError(path)
@@ -81,7 +81,7 @@ class _NameNode:
 
     def rename(self, source: str, target: str) -> None:
         self._calls.rename_noreplace(source, target)
-        self._calls.syncfs("/")
+        self._calls.syncfs(target)
 
     def delete(self, path: str) -> bool:
         try:
@@ -89,5 +89,5 @@ class _NameNode:
             (self._calls.rmdir if status.is_folder else self._calls.unlink)(path)
         except FileNotFoundError:
             return False
-        self._calls.syncfs("/")
+        self._calls.syncfs(path)
         return True

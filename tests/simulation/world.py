@@ -13,7 +13,7 @@ from distcommit.app.admin.expire import expiring
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.interfaces.file_system import FolderEntry
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
@@ -28,6 +28,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls
+from distcommit.fs.two_file_systems import TwoFileSystems
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
@@ -85,7 +86,8 @@ class World:
     `max_seconds`: when its tasks stop reading. `watched`: whether its tasks' progress is read. `loses_ingest`: whether
     Spark gives the ingest job up once its tasks have run. `files`: the format of its files. `min_interval_s`: above 0
     its tasks commit once, at their end. `resized`: it no longer sets the number of buckets. `flow`: the flow between
-    source and sink. `on_hdfs`: its folders are on HDFS.
+    source and sink. `on_hdfs`: its folders are on HDFS. `store_apart`: its store is on another file system, which is
+    HDFS with `on_hdfs`.
     """
 
     buckets: int = 1
@@ -109,10 +111,13 @@ class World:
     kept: Retention = DEFAULT_RETENTION
     freshness: Freshness = NO_TARGETS
     on_hdfs: bool = False
+    store_apart: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
         """Return the job's store on that machine; create it if it is missing."""
-        fs = SimulatedHdfs(calls) if self.on_hdfs else SimulatedFileSystem(calls)
+        fs: FileSystem = SimulatedHdfs(calls) if self.on_hdfs else SimulatedFileSystem(calls)
+        if self.store_apart:
+            fs = TwoFileSystems(fs, SimulatedFileSystem(calls), ROOTS.store)
         buckets = None if self.resized and has_store(fs, ROOTS) else self.buckets
         return open_store(fs, ROOTS, "job", buckets, create=True)
 

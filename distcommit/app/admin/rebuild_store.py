@@ -4,6 +4,7 @@ end.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from distcommit.app.admin.rebuild_plan import planned
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.auditing.target_ledgers import fence_targets
 from distcommit.core.errors import ConflictError, StaleStoreError
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
@@ -224,8 +226,20 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[],
         if folder not in touched:
             fs.make_folders(folder)
         with suppress(FileNotFoundError):  # an operator who abandons its sequence was first
-            fs.rename(path, target)
+            _move(fs, path, target, store.roots.store)
         touched.add(folder)
         tick()
     fs.sync(touched, store.roots.store)
     fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)
+
+
+def _move(fs: FileSystem, path: str, target: str, root: str) -> None:
+    """Rename a file, or copy and delete it if the store is on another file system. Repeatable after a crash."""
+    try:
+        fs.rename(path, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EOPNOTSUPP):  # objects cannot be renamed
+            raise
+        fs.put_if_absent(target, fs.read(path))
+        fs.sync([target.rpartition("/")[0]], root)  # the copy must be durable before the file is deleted
+        fs.delete(path)

@@ -8,6 +8,7 @@ import uuid
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.temporary_and_probes import store_probe_name
+from distcommit.stores.state.file_system_probe import NO_PUT, unsupported
 
 
 def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
@@ -17,7 +18,7 @@ def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
     An existing remote folder is checked with a probe file, unless a run has created the store already (`is_used`).
 
     Raises:
-        ConfigurationError: if the folder is not writable.
+        ConfigurationError: if the folder is not writable, or its file system replaces a file that exists.
         OSError: if the file system can't be reached.
     """
     nearest = path
@@ -28,12 +29,14 @@ def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
     if fs.scheme == "file":
         is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
     elif (exists or not fs.has_folders) and not is_used:
-        probe = f"{path}/{store_probe_name(uuid.uuid4().hex)}"
+        probe, is_replaced = f"{path}/{store_probe_name(uuid.uuid4().hex)}", False
         try:
-            fs.put_if_absent(probe, b"")
+            is_replaced = fs.put_if_absent(probe, b"") and fs.put_if_absent(probe, b"")
             fs.delete(probe)
         except PermissionError:
             is_writable = False
+        if is_replaced:
+            raise unsupported(fs, path, NO_PUT)
     if not is_writable:
         raise ConfigurationError(
             "a folder of the job can't be written",

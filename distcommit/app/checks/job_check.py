@@ -36,6 +36,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.two_file_systems import file_system_at
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
 from distcommit.stores.folders.run_markers import Marker, read_markers
@@ -300,11 +301,13 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
         require_separate(config.source, config.paths.model_dump())
         fs, roots = folders.roots()
         opened.append((fs, has_store(fs, roots)))
+        of_store = file_system_at(fs, roots.store)
         checks.found = f"on a file system of type {fs.scheme}"
+        checks.found += f"; the store on one of type {of_store.scheme}" if of_store is not fs else ""
     for fs, is_used in opened:
         for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
             with checks.part(f"paths.{name}", f"paths.{name}"):
-                checks.found = check_folder(fs, path, is_used=is_used)
+                checks.found = check_folder(file_system_at(fs, path), path, is_used=is_used)
         if config.tries_out or not is_used:
             checks.skip("store", "the first run creates it")
             continue

@@ -33,7 +33,7 @@ _TAIL = """
 on_rejected: divert                     # records that can't be converted go to files below _rejected in the output;
                                         # fail: one such record stops its dataset
 
-paths:                                  # relative to this file, absolute, or URLs; all on one file system
+paths:                                  # relative to this file, absolute, or URLs
   store: {job}/store                    # watermarks and commit logs
   staging: {job}/staging
   output: {job}/output                  # published and rejected files

@@ -1,4 +1,4 @@
-"""The locations of a job's folders: paths of this machine, or URLs of one file system."""
+"""The locations of a job's folders: paths of this machine, or URLs. The store may be on another file system."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 from distcommit.fs.request_counting import counting_calls
+from distcommit.fs.two_file_systems import TwoFileSystems
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
@@ -105,27 +106,55 @@ def normal_location(text: str, folder: Path) -> str:
 
 
 def check_locations(locations: Mapping[str, str]) -> None:
-    """Check that the job's folders are on one file system, and that none contains another.
+    """Check that staging and output are on one file system, and that no folder of the job contains another.
 
     Raises:
         ConfigurationError: naming two folders that break the rule.
     """
+    staging, output = locations["staging"], locations["output"]
+    if _file_system_of(staging) != _file_system_of(output):
+        raise ConfigurationError(
+            "staging and output are on different file systems",
+            id="JOB_FOLDERS_INVALID",
+            expected="paths.staging and paths.output on one, because a commit renames files from one to the other",
+            found=f"paths.staging {staging} and paths.output {output}",
+        )
     for name, location in locations.items():
         for other, other_place in locations.items():
+            if name == other or not f"{path_of(location)}/".startswith(f"{path_of(other_place)}/"):
+                continue
             if _file_system_of(location) != _file_system_of(other_place):
                 raise ConfigurationError(
-                    "the job's folders are on different file systems",
+                    "folders of the job on two file systems have the same path, or one inside the other",
                     id="JOB_FOLDERS_INVALID",
-                    expected="paths.store, paths.staging and paths.output on one",
+                    expected="a path of paths.store that no other folder of the job has or contains",
                     found=f"paths.{name} {location} and paths.{other} {other_place}",
+                    todo="append a folder to one of them, such as /store",
                 )
-            if name != other and (location + "/").startswith(other_place + "/"):
-                raise ConfigurationError(
-                    "one of the job's folders is inside another",
-                    id="JOB_FOLDERS_INVALID",
-                    expected="paths.store, paths.staging and paths.output apart from each other",
-                    found=f"paths.{name} {location} in paths.{other} {other_place}",
-                )
+            raise ConfigurationError(
+                "one of the job's folders is inside another",
+                id="JOB_FOLDERS_INVALID",
+                expected="paths.store, paths.staging and paths.output apart from each other",
+                found=f"paths.{name} {location} in paths.{other} {other_place}",
+            )
+
+
+def open_folders(store: str, data: Sequence[str], *, durable: bool) -> FileSystem:
+    """Return the file system of a job's folders: `TwoFileSystems` if the store is on another one than the others.
+
+    Args:
+        store: location of the store, in normal form.
+        data: locations of staging and output, on one file system.
+        durable: as for `open_file_system`.
+
+    Raises:
+        ConfigurationError: like `open_file_system`, for either file system.
+    """
+    store_path, paths = path_of(store), [path_of(location) for location in data]
+    if _file_system_of(store) == _file_system_of(data[0]):
+        return open_file_system(store, durable=durable, roots=(store_path, *paths))
+    of_store = open_file_system(store, durable=durable, roots=(store_path,))
+    return TwoFileSystems(of_store, open_file_system(data[0], durable=durable, roots=paths), store_path)
 
 
 def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:

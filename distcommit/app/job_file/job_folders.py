@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
-from distcommit.app.job_file.folder_locations import open_file_system, path_of, require_separate
+from distcommit.app.job_file.folder_locations import open_folders, path_of, require_separate
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
@@ -48,7 +48,7 @@ class JobFolders:
         paths = self.config.paths
         roots = Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
         durable = self.config.commit.durability == "fsync"
-        return open_file_system(paths.store, durable=durable, roots=(roots.store, roots.staging, roots.output)), roots
+        return open_folders(paths.store, (paths.staging, paths.output), durable=durable), roots
 
     def has_store(self) -> bool:
         fs, roots = self.roots()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.app.job_file.environment_variables import unset_variables
-from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
+from distcommit.app.job_file.folder_locations import normal_location, open_folders, path_of
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
@@ -251,7 +251,7 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
                 found=str(sorted(job)),
             )
         locations = {name: normal_location(location, Path.cwd()) for name, location in job.items()}
-        fs = open_file_system(locations["store"], durable=False)
+        fs = open_folders(locations["store"], (locations["output"],), durable=False)
         roots = Roots(path_of(locations["store"]), "", path_of(locations["output"]))
         store = open_any_store(fs, roots)
         return store, locations["output"], branch or _only_branch(store)

@@ -73,11 +73,12 @@ ENTRIES = (
         error="ConfigurationError",
         title="The folders of the job are invalid",
         cause=(
-            "A folder of the job has an incomplete URL or a password in it, is on another file system than the others,"
-            " or overlaps with another folder."
+            "A folder of the job has an incomplete URL or a password in it, or overlaps with another folder; or staging"
+            " and output are on different file systems."
         ),
         impact=NO_RUN_BEGINS,
-        action="Correct paths.store, paths.staging and paths.output: three separate folders on one file system.",
+        action="Correct paths.store, paths.staging and paths.output: three separate folders, staging and output on"
+        " one file system.",
     ),
     ErrorEntry(
         id="JOB_FOLDERS_NOT_ACCESSIBLE",

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.fs.two_file_systems import file_system_at
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER
@@ -21,10 +22,11 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
     Raises:
         ConfigurationError: with the names of both folders.
     """
-    parents = {folder: root for root in (store, staging, output) for folder in _parents(root)}
-    for folder, root in sorted(parents.items()):
+    roots = (store, staging, output)
+    parents = {(folder, file_system_at(fs, root)): root for root in roots for folder in _parents(root)}
+    for (folder, part), root in sorted(parents.items(), key=lambda parent: parent[0][0]):
         with suppress(PermissionError):  # this user's jobs cannot have claimed a folder that this user may not read
-            if job_folder := _job_folder(fs, folder):
+            if job_folder := _job_folder(part, folder):
                 raise _inside(root, f"{job_folder} at {folder}")
     for root in (staging, output):
         if _is_store(fs, root):

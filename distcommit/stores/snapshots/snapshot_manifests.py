@@ -20,6 +20,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreErro
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, SnapshotName
 from distcommit.core.records.job_log_records import CutPhase
+from distcommit.fs.two_file_systems import file_system_at
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,
@@ -143,7 +144,7 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
 def prepare_snapshots(store: JobStore) -> None:
     """Create the folders, durably, if they do not exist."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
-    if store.fs.has_folders and store.fs.status(folder) is None:
+    if file_system_at(store.fs, folder).has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
         store.fs.sync([folder], store.roots.store)
 

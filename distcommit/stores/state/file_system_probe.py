@@ -7,17 +7,21 @@ from contextlib import suppress
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem, ProbedFileSystem
+from distcommit.fs.two_file_systems import file_system_at
 from distcommit.protocol.paths.temporary_and_probes import is_store_probe, store_probe_name
 from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 
 _PROBE_TRIES = 3
+NO_PUT = "put-if-absent (of two writers of one name, one must lose)"
+"""The missing ability of a file system that replaces a file where it must refuse to."""
 
 
 def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, probe_id: str) -> None:
     """Check the abilities that the protocol needs, before a store is created.
 
     These are put-if-absent, rename without replacing, staging and output on one file system, and case-sensitive names.
-    A kind of file system that was never tested is checked for all other abilities as well.
+    A kind of file system that was never tested is checked for all other abilities as well. If the store is on another
+    file system than the output, both are checked.
 
     If a file of the probe is missing, the probe is repeated, because another process that creates the same store may
     have deleted the file.
@@ -36,9 +40,9 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
         try:
             problem = _basic_problem(fs, roots, names)
             if problem is None:
-                problem = _full_problem(fs, f"{store}/{store_probe_name(f'folder-{probe_id}')}")
+                problem = _full_problem(fs, (store, output), store_probe_name(f"folder-{probe_id}"))
         except FileNotFoundError as error:
-            problem = _unsupported(fs, store, f"keeping a file that was just made ({error})")
+            problem = unsupported(fs, store, f"keeping a file that was just made ({error})")
         finally:
             for name in names:
                 _delete_probe(fs, name)
@@ -59,16 +63,16 @@ def _delete_probe(fs: FileSystem, probe: str) -> None:
 
 def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) -> ConfigurationError | None:
     (store, staging, output), (put, source, target) = roots, probes
-    if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
-        return _unsupported(fs, store, "put-if-absent (of two writers of one name, one must lose)")
     staged = fs.create(source, target)
     staged.write(b"3")
     staged.close_file(sync=True)
-    fs.put_if_absent(target, b"4")
+    for root, path in ((store, put), (output, target)):
+        if not fs.put_if_absent(path, b"1") or fs.put_if_absent(path, b"2") or fs.read(path) != b"1":
+            return unsupported(fs, root, NO_PUT)
     for path in (put, source, target):
         folder, _, name = path.rpartition("/")
         if fs.status(f"{folder}/{name.upper()}") is not None:
-            return _unsupported(fs, folder, "keeping names apart that differ only in case, as names of datasets may")
+            return unsupported(fs, folder, "keeping names apart that differ only in case, as names of datasets may")
     try:
         fs.rename(source, target)
     except FileExistsError:
@@ -76,36 +80,38 @@ def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) 
     except FileNotFoundError:
         raise
     except OSError as error:
-        return _unsupported(fs, output, f"rename from {staging} ({error})")
+        return unsupported(fs, output, f"rename from {staging} ({error})")
     else:
-        return _unsupported(fs, output, "rename without replacing an existing file")
+        return unsupported(fs, output, "rename without replacing an existing file")
     try:
         fs.rename(source, target)
     except FileNotFoundError:
         raise
     except OSError as error:
-        return _unsupported(
+        return unsupported(
             fs, output, f"rename from {staging} (staging and output must share one file system: {error})"
         )
     return None
 
 
-def _full_problem(fs: FileSystem, folder: str) -> ConfigurationError | None:
-    """Return the problem that the file system's own probe reports; see `ProbedFileSystem`."""
-    if not isinstance(fs, ProbedFileSystem):
-        return None
-    try:
-        fs.probe(folder)
-    except ConfigurationError as error:
-        return error
-    finally:
-        delete_tree(fs, folder)
+def _full_problem(fs: FileSystem, roots: Sequence[str], name: str) -> ConfigurationError | None:
+    """Return the problem that the probe of a file system itself reports; see `ProbedFileSystem`."""
+    for part, root in {file_system_at(fs, root): root for root in reversed(roots)}.items():
+        if not isinstance(part, ProbedFileSystem):
+            continue
+        try:
+            part.probe(f"{root}/{name}")
+        except ConfigurationError as error:
+            return error
+        finally:
+            delete_tree(part, f"{root}/{name}")
     return None
 
 
-def _unsupported(fs: FileSystem, root: str, subject: str) -> ConfigurationError:
+def unsupported(fs: FileSystem, root: str, subject: str) -> ConfigurationError:
+    """Return the error for a file system that lacks an ability."""
     return ConfigurationError(
-        f"this {fs.scheme} file system lacks an ability that exactly-once needs: {subject}",
+        f"this {file_system_at(fs, root).scheme} file system lacks an ability that exactly-once needs: {subject}",
         id="FILE_SYSTEM_UNSUPPORTED",
         path=root,
         todo="choose another file system for the job's folders",

@@ -60,7 +60,9 @@ class StoreMarker(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The three folders of a job, absolute, on one file system. Steps must not touch anything outside them.
+    """The three folders of a job, as absolute paths. Steps must not touch anything outside them.
+
+    Staging and output are on one file system.
 
     Attributes:
         store: folder of logs, states and records.
@@ -78,7 +80,7 @@ class JobStore:
     """An open store. Small and picklable: it is sent to every executor.
 
     Attributes:
-        fs: file system of all folders.
+        fs: file system of all folders; see `TwoFileSystems` for a store on another one.
         roots: the job's folders.
         job: name of the job.
         buckets: number of buckets in this generation.
@@ -338,7 +340,8 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         probe_file_system(fs, roots.store, roots.staging, roots.output, uuid.uuid4().hex)
         run_parallel(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
-        fs.sync([roots.store, roots.staging, roots.output], "/")
+        for root in (roots.store, roots.staging, roots.output):  # each by itself: they may be on several mounts
+            fs.sync([root], "/")
         marker = StoreMarker(STORE_FORMAT, STORE_VERSION, job, buckets, store_id)
         fs.put_if_absent(path, encode_document(marker))
         return _decode(fs.read(path), path)

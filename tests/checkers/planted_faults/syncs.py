@@ -56,4 +56,26 @@ SYNCS = (
             "()",
         ),
     ),
+    fault(
+        FaultClass.SYNC,
+        "store-unsynced-beside-output",
+        "of a job on two file systems only staging and output are synced",
+        (
+            "fs.two_file_systems",
+            "TwoFileSystems.sync",
+            "if of_part:\n    part.sync(of_part, root)",
+            "if of_part and part is self._of_data:\n    part.sync(of_part, root)",
+        ),
+    ),
+    fault(
+        FaultClass.SYNC,
+        "store-written-after-output",
+        "a run publishes first, and then writes to the store what it has published",
+        (
+            "engine.committing.bucket_committer",
+            "BucketCommitter.commit_ready",
+            "self._settings.at_least_once",
+            "True",
+        ),
+    ),
 )

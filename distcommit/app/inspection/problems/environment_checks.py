@@ -17,6 +17,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.fs.two_file_systems import file_system_at
 from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.logs.fencing import is_other_staging, newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore
@@ -105,14 +106,15 @@ def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
     """Yield the faults of local folders: their file system is full or read-only, or the user who owns the store lacks
     permission to write.
     """
-    if store.fs.scheme != "file":
-        return
     roots, full = store.roots, set[int]()
+    is_store_local = file_system_at(store.fs, roots.store).scheme == "file"
     for name in names:
         path = getattr(roots, name)
+        if file_system_at(store.fs, path).scheme != "file":
+            continue
         try:
             room, status = os.statvfs(path), os.stat(path)
-            is_owner = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()
+            is_owner = os.stat(f"{roots.store}/{STORE_MARKER}" if is_store_local else path).st_uid == os.geteuid()
         except OSError as error:
             yield f"paths.{name} cannot be inspected: {error}"
             continue

@@ -18,11 +18,11 @@ _LONGEST_LEASE_S = 30 * 86400
 
 
 class PathSettings(SettingsModel):
-    """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs.
+    """The job's folders: paths (absolute, or relative to the job file) or URLs.
 
     Attributes:
-        store: watermarks, commit logs, plans, task states, and records of runs.
-        staging: files of attempts before they are published.
+        store: watermarks, commit logs, plans, task states, and records of runs. It may be on another file system.
+        staging: files of attempts before they are published. On the file system of `output`.
         output: the published files.
     """
 

@@ -86,7 +86,7 @@ def _listed_files(store: JobStore) -> object:
         f"paths: {{store: {store.roots.store}, staging: {store.roots.staging}, output: {store.roots.output}}}\n"
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(job_folders, "open_file_system", lambda *_, **__: store.fs)
+        patched.setattr(job_folders, "open_folders", lambda *_, **__: store.fs)
         return CliRunner().invoke(app, ["dataset", "files", str(job)]).stdout.splitlines()
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
+from distcommit.app.job_file.folder_locations import normal_location, open_file_system, open_folders, path_of
 from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.two_file_systems import file_system_at
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,11 @@ def test_missing_package_of_a_file_system_is_named(
     ("store", "staging", "output", "why"),
     [
         ("hdfs://a/store", "hdfs://b/staging", "hdfs://a/output", "different file systems.*hdfs://b/staging"),
-        ("store", "hdfs://a/staging", "hdfs://a/output", "different file systems"),
         ("s3://a/store", "s3://b/staging", "s3://a/output", "different file systems.*s3://b/staging"),
+        ("hdfs://a/store", "staging", "hdfs://a/output", "different file systems.*paths.output hdfs://a/output"),
+        ("hdfs://a/job", "s3://b/staging", "s3://b/job", "two file systems have the same path.*hdfs://a/job"),
+        ("hdfs://a/job", "s3://b/job/staging", "s3://b/output", "two file systems have the same path"),
+        ("hdfs://a/out/store", "s3://b/staging", "s3://b/out", "two file systems have the same path"),
         ("hdfs://a/job", "hdfs://a/job/staging", "hdfs://a/output", "is inside another.*paths.staging"),
         ("hdfs://a/job", "hdfs://a/./job", "hdfs://a/output", "is inside another"),
         ("store", "store/staging", "output", "is inside another"),
@@ -144,6 +148,16 @@ def test_nested_folders_and_folders_on_different_file_systems_are_refused(
     )
     with pytest.raises(ConfigurationError, match=why):
         load_config(tmp_path / "job.yaml")
+
+
+def test_store_on_another_file_system_must_be_durable_like_the_output(tmp_path: Path) -> None:
+    data = [str(tmp_path / name) for name in ("staging", "output")]
+    with pytest.raises(ConfigurationError, match="WebHDFS has no way to ask for durable files") as caught:
+        open_folders("webhdfs://host:1/store", data, durable=True)
+    assert caught.value.id == "FILE_SYSTEM_UNSUPPORTED"
+    fs = open_folders("webhdfs://host:1/store", data, durable=False)
+    assert (fs.scheme, file_system_at(fs, "/store/log").scheme) == ("file", "webhdfs")
+    assert file_system_at(fs, data[1]).scheme == "file"
 
 
 @pytest.mark.parametrize("place", ["s3://a", "smb://a/share"])

@@ -91,7 +91,7 @@ def test_reader_returns_only_its_dataset_although_two_datasets_share_a_folder(
     place.fs = LocalFileSystem(_WithoutCase(), durable=False)
     place.run(3, ["orders"])
     place.run(5, ["orders", "Orders"])
-    monkeypatch.setattr(snapshot_reader, "open_file_system", lambda *_, **__: place.fs)
+    monkeypatch.setattr(snapshot_reader, "open_folders", lambda *_, **__: place.fs)
     output = Path(place.roots.output)
     assert not (output / "Orders").exists()
     (output / "Orders").symlink_to(output / "orders")  # pyarrow opens files without the simulated calls
