@@ -296,7 +296,7 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """Open a committer and close it after the block.
+    """Open a committer, and release it after the block, or close it if the block raises an exception.
 
     An error on closing is only logged, because the commit does not depend on it.
     """
@@ -310,10 +310,12 @@ def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[
             todo=getattr(error, "todo", "")
             or "correct the sink's settings or repair its target, and run again; nothing was lost",
         ) from error
+    end = committer.close
     try:
         yield committer
+        end = committer.release
     finally:
         try:
-            committer.close()
+            end()
         except Exception:
             logger.warning("a sink's committer could not be closed", exc_info=True)

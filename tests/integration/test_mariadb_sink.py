@@ -42,6 +42,12 @@ class Target(ServerTarget):
     narrow_float = "float"
     raised = pymysql.MySQLError
     commit_sent = rb"\x03COMMIT"
+    session_id = "CONNECTION_ID()"
+    session_state: ClassVar = {
+        "SET SESSION sql_mode = ''": "SELECT @@sql_mode",
+        "SET SESSION lock_wait_timeout = 77": "SELECT @@lock_wait_timeout",
+        "SELECT GET_LOCK('distcommit', 0)": "SELECT IS_USED_LOCK('distcommit')",
+    }
 
     def __init__(self, server: MariadbServer, folder: Path) -> None:
         super().__init__(folder)

@@ -38,11 +38,19 @@ class Target(ServerTarget):
     forgotten = "target_oid"
     raised = psycopg.OperationalError
     commit_sent = rb"COMMIT\0"
+    session_id = "pg_backend_pid()"
+    session_state: ClassVar = {
+        "SET work_mem = '77MB'": "SELECT current_setting('work_mem')",
+        "CREATE TEMP TABLE left_behind (n int)": "SELECT to_regclass('left_behind')::text",
+        "SELECT pg_advisory_lock(7)": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND pid = pg_backend_pid()",
+    }
 
     def __init__(self, server: PostgresServer, folder: Path) -> None:
         super().__init__(folder)
         self.server: PostgresServer = server
         self.url, self.schema = server.url, f"t{uuid.uuid4().hex[:12]}"
+        self.schema_prefix = f"{self.schema}."
         self.sql(f"CREATE SCHEMA {self.schema}")
 
     def sink(self, **settings: Any) -> PostgresqlSink:

@@ -150,7 +150,7 @@ class InPostgresql(Place):
         """Return the prepared transactions, and open ones of committers."""
         with self.server.connect() as connection:
             (prepared,) = connection.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() or (0,)
-            asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit'"
+            asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit' AND state <> 'idle'"
             (open_ones,) = connection.execute(asked).fetchone() or (0,)
         return int(prepared) + int(open_ones)
 

@@ -51,13 +51,13 @@ class PostgresServer(Server):
         self._process.kill()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if (process / "cwd").readlink() == self._folder / "data":
+                if (process / "cwd").readlink() == self.folder / "data":
                     os.kill(int(process.name), signal.SIGKILL)
 
     def restart(self) -> None:
         """Kill the server, and start it again on its port and folder once all its processes are gone."""
         self.kill()
-        (self._folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # its process may be left as a zombie
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # its process may be left as a zombie
         for _ in range(_TRIES - 1):
             try:
                 return self._launch()
@@ -68,21 +68,21 @@ class PostgresServer(Server):
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         self._programs = _programs()
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postgres-")))
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postgres-")))
         self._as_user: list[str] = []
         if os.geteuid() == 0:
             if shutil.which("setpriv") is None or not _has_user():
                 raise ServerUnavailableError("PostgreSQL refuses root, and setpriv or the user postgres is missing")
             self._as_user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
-            shutil.chown(self._folder, _NOBODY, _NOBODY)
+            shutil.chown(self.folder, _NOBODY, _NOBODY)
         self.port = free_ports(1)[0]
-        secret = self._folder / "password"
+        secret = self.folder / "password"
         secret.write_text(_PASSWORD)
         secret.chmod(0o644)
         options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
         command = [*self._as_user, str(self._programs / "initdb"), *options, "--locale=C.UTF-8"]
         installation = subprocess.run(
-            [*command, str(self._folder / "data")], capture_output=True, text=True, check=False
+            [*command, str(self.folder / "data")], capture_output=True, text=True, check=False
         )
         if installation.returncode:
             raise ServerUnavailableError(f"initdb can't make a database: {installation.stderr or installation.stdout}")
@@ -91,9 +91,9 @@ class PostgresServer(Server):
 
     def _launch(self) -> None:
         settings = [part for setting in (*_SETTINGS, *self._more) for part in ("-c", setting)]
-        folders = ["-D", str(self._folder / "data"), "-k", str(self._folder), "-p", str(self.port)]
+        folders = ["-D", str(self.folder / "data"), "-k", str(self.folder), "-p", str(self.port)]
         command = [*self._as_user, str(self._programs / "postgres"), *folders, *settings]
-        self._process = ServerProcess("postgres", command, self._folder / "log")
+        self._process = ServerProcess("postgres", command, self.folder / "log")
         self._process.wait_until(self._answers)
 
     def _answers(self) -> bool:

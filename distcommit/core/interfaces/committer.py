@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.file_system import FileSystem
@@ -258,7 +259,26 @@ class SinkCommitter(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Close connections."""
+        """Close connections. Called after an error, and by the default of `release`."""
+
+    def release(self) -> None:
+        """Called instead of `close` if no call of this committer has raised an error. It may keep connections open for
+        the committers that this process opens later. The default calls `close`."""
+        self.close()
+
+
+Committer = TypeVar("Committer", bound=SinkCommitter)
+
+
+@contextmanager
+def releasing(committer: Committer) -> Iterator[Committer]:
+    """Release the committer after the block. If the block raises an exception, close it."""
+    try:
+        yield committer
+    except BaseException:
+        committer.close()
+        raise
+    committer.release()
 
 
 class OpensCommitter(Protocol):

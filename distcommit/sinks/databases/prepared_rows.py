@@ -4,11 +4,10 @@ the server until it is committed or rolled back."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext, releasing
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, StagingArea
 from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of
@@ -30,7 +29,9 @@ class PreparedRows(StagedRows):
     ) -> None:
         super().__init__(area, origin, ledger, check)
         staging_root = area.folder.removesuffix(f"/{area.prefix}")
-        self._context = CommitterContext(area.fs, staging_root, area.output_root, attempt.store_id)
+        self._context = CommitterContext(
+            area.fs, staging_root, area.output_root, attempt.store_id, metrics=attempt.metrics
+        )
         self._opens, self._attempt, self._has_begun = opens, attempt, False
 
     def prepare_commit(self) -> Prepared:
@@ -39,7 +40,7 @@ class PreparedRows(StagedRows):
             return staged
         (info,) = staged.infos
         self._has_begun = True
-        with closing(self._opens(self._context)) as preparing:
+        with releasing(self._opens(self._context)) as preparing:
             prepared = preparing.prepare(self._attempt, info)
         for path, _ in files_of([info]):
             self._area.fs.delete(f"{self._context.staging_root}/{path}")
@@ -50,5 +51,5 @@ class PreparedRows(StagedRows):
         super().abort()
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix
-            with closing(self._opens(self._context)) as preparing:
+            with releasing(self._opens(self._context)) as preparing:
                 preparing.abort([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])

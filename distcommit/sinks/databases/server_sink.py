@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.committer import CommitterContext, releasing
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.support.settings_model import SettingError, checks, errors_of, rule
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sinks.base.target_connections import Connection, committing_by, needing_client
+from distcommit.sinks.base.target_connections import committing_by, needing_client
+from distcommit.sinks.databases.connection_pool import Address, Client, Lease, lease
 from distcommit.sinks.databases.prepared_rows import PreparedRows
 from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.table_committer import TableCommitter
@@ -40,6 +41,8 @@ class ServerSink(TableSink):
             URL has a TLS option. `insecure` accepts any certificate, and servers without TLS.
         two_phase: whether writers insert the rows in prepared transactions, which the commit only has to commit. Each
             work unit has its own transaction, so readers may see a part of a commit. Requires mode `append`.
+        max_connections: the most connections that one process uses at a time. A Python worker of an executor uses one,
+            or two with `two_phase`; an audit uses one for each branch.
     """
 
     schemes: ClassVar[tuple[str, ...]]
@@ -50,6 +53,7 @@ class ServerSink(TableSink):
     password: SecretStr = Field(default=SecretStr(""))
     tls: Tls = "verify"
     two_phase: bool = False
+    max_connections: int = Field(default=32, ge=2)
 
     @checks("url")
     @classmethod
@@ -132,41 +136,46 @@ class ServerSink(TableSink):
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:
             return self.open_two_phase(context)
-        driver = self._driver()
-        return committing_by(self._connect(driver), lambda connection: driver.committer(connection, self, context))
+        leased, create = self.lease(context), self._driver().committer
+        return committing_by(leased, lambda leased: create(leased, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
-        driver = self._driver()
-        return committing_by(self._connect(driver), lambda connection: driver.two_phase(connection, self, context))
+        leased, create = self.lease(context), self._driver().two_phase
+        return committing_by(leased, lambda leased: create(leased, self, context))
+
+    def lease(self, context: CommitterContext) -> Lease:
+        """Lease a connection for a committer with this context, and count it if it is new."""
+        address = Address(self._driver().client, self.url, self.tls, self.max_connections)
+        leased = lease(address, self.password_text)
+        if leased.is_new:
+            context.metrics.count("connections_opened")
+        return leased
 
     def check_connection(self) -> str:
-        with closing(self._connect(self._driver())):
+        with closing(self._driver().client.connect(self.url, self.password_text, self.tls)):
             return f"{self.server} accepts the user"
 
     def _driver(self) -> Driver:
         with needing_client(self.type):
             return self.driver()
 
-    def _connect(self, driver: Driver) -> Connection:
-        return driver.connect(self.url, self.password_text, self.tls)
-
 
 class Driver(NamedTuple):
     """The parts of a sink that need the database's client library.
 
     Attributes:
-        connect: function that connects, by URL, password and TLS setting.
-        committer: class of the committer of staged rows, by sink, connection and context.
+        client: functions that open, check and reset a connection.
+        committer: class of the committer of staged rows, by leased connection, sink and context.
         two_phase: class of the committer of prepared transactions, with the same arguments.
     """
 
-    connect: Callable[[str, str, Tls], Connection]
-    committer: Callable[[Any, Any, CommitterContext], TableCommitter]
-    two_phase: Callable[[Any, Any, CommitterContext], TwoPhaseCommitter]
+    client: Client
+    committer: Callable[[Lease, Any, CommitterContext], TableCommitter]
+    two_phase: Callable[[Lease, Any, CommitterContext], TwoPhaseCommitter]
 
 
 @lru_cache(maxsize=64)
 def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
     """Announce a run to the server before its writers prepare transactions, once in each process."""
-    with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
+    with releasing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)

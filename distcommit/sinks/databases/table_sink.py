@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import lru_cache, partial
 from typing import Literal
 
@@ -13,7 +12,7 @@ from pydantic import ConfigDict, field_validator
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
-from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.core.interfaces.committer import CommitterContext, releasing
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_checks import check_distinct
@@ -156,7 +155,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 @lru_cache(maxsize=64)
 def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
     try:
-        with closing(sink.open_committer(CommitterContext(LocalFileSystem(), "", "", store_id))) as committer:
+        with releasing(sink.open_committer(CommitterContext(LocalFileSystem(), "", "", store_id))) as committer:
             return committer.identity()
     except DistcommitError:
         raise

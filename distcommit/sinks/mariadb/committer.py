@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,10 +23,12 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
-from distcommit.sinks.databases.sql_committer import SqlCommitter, placeholders
+from distcommit.sinks.databases.server_committer import ServerCommitter
+from distcommit.sinks.databases.server_sink import ServerSink
+from distcommit.sinks.databases.sql_committer import placeholders
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
-from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import table_writes
 from distcommit.sinks.mariadb.transactions import (
@@ -57,7 +58,7 @@ _MOST_ALTERED = 100
 """How often a dataset's table is altered for one commit."""
 
 
-class MariadbCommitter(SqlCommitter):
+class MariadbCommitter(ServerCommitter):
     """Commits on one connection.
 
     In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
@@ -69,12 +70,11 @@ class MariadbCommitter(SqlCommitter):
     row_columns: ClassVar = "id, store, dataset, branch"
     row_condition: ClassVar = "id = %s"
 
-    def __init__(self, connection: Connection[Cursor], settings: TableSink, context: CommitterContext) -> None:
-        super().__init__(settings, context)
-        self._connection = connection
+    def __init__(self, leased: Lease, settings: ServerSink, context: CommitterContext) -> None:
+        super().__init__(leased, settings, context)
         self._altered_first: dict[Key, str] = {}
-        check_durable(connection)
-        (most_bytes,) = execute(connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
+        check_durable(self._connection)
+        (most_bytes,) = execute(self._connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
         self._most_bytes = int(most_bytes)
         self.create_missing(LEDGER, _CREATED)
         if not self.identity():
@@ -142,7 +142,7 @@ class MariadbCommitter(SqlCommitter):
             is_altered = statement.startswith("ALTER")
             if is_altered and code_of(error) in (TWO_COLUMNS, *TOO_NARROW):
                 return None  # another session has just added or widened the column
-            outcome = outcome_of(error, self._connection)
+            outcome = self.outcome_of(error)
             if outcome is None:
                 raise
             return outcome
@@ -220,9 +220,9 @@ class MariadbCommitter(SqlCommitter):
     def row_inserted(self, store: str, key: Key) -> tuple[Any, ...]:
         return (*self.row_values(store, key), store, *key)
 
-    def close(self) -> None:
-        with contextlib.suppress(MySQLError):  # a broken connection is closed already
-            self._connection.close()
+    @property
+    def _connection(self) -> Connection[Cursor]:
+        return self._leased.connection
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Cursor:
         return execute(self._connection, statement.format(ledger=LEDGER, proofs=PROOFS), values or None)

@@ -17,6 +17,7 @@ from pymysql.err import MySQLError
 from distcommit.core.errors import ConfigurationError, TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import CONNECT_TIMEOUT_S, Tls, mysql_arguments
+from distcommit.sinks.databases.connection_pool import Client
 from distcommit.sinks.databases.server_sink import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
@@ -68,12 +69,26 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
         **{**_TIMEOUTS_S, **mysql_arguments(url, tls), "charset": "utf8mb4"},
     )
     try:
-        for setting in _SETTINGS:
-            execute(connection, setting)
+        _settle(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def reset(connection: Connection[Cursor]) -> None:
+    """Restore the session's first state: no transaction, no locks, its settings. The server refuses this within an XA
+    transaction."""
+    for statement in ("ROLLBACK", "DO RELEASE_ALL_LOCKS()"):
+        execute(connection, statement)
+    _settle(connection)
+
+
+def check(connection: Connection[Cursor]) -> None:
+    connection.ping(reconnect=False)
+
+
+POOLED = Client(connected, check, reset)
 
 
 def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
@@ -164,6 +179,11 @@ def code_of(error: Exception) -> int:
 
 def text_of(error: Exception) -> str:
     return plain_text(error.args[-1] if error.args else error, 1000)
+
+
+def _settle(connection: Connection[Cursor]) -> None:
+    for setting in _SETTINGS:
+        execute(connection, setting)
 
 
 def _undo(connection: Connection[Cursor]) -> None:

@@ -8,7 +8,7 @@ A prepared transaction survives a restart of the server, and prevents ALTER and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 from pymysql.connections import Connection
@@ -19,12 +19,13 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.table_writes import AlterTableFirst
-from distcommit.sinks.mariadb.transactions import code_of, connected, execute
+from distcommit.sinks.mariadb.transactions import code_of, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -39,11 +40,8 @@ _FORMAT = 1
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
     """Stores the proofs in a table beside the ledger."""
 
-    _second: Connection[Cursor] | None = None
-
-    def __init__(self, connection: Connection[Cursor], settings: ServerSink, context: CommitterContext) -> None:
-        super().__init__(connection, settings, context)
-        self._server = settings
+    def __init__(self, leased: Lease, settings: ServerSink, context: CommitterContext) -> None:
+        super().__init__(leased, settings, context)
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -60,13 +58,12 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         return frozenset(name for name in names if name is not None)
 
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
-        if self._second is None or not self._second.open:
-            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         for _ in tries():  # until the server has ended the writer's session
             try:
-                execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
-            except MySQLError as error:
-                if code_of(error) != _NOT_KNOWN:
+                execute(self.second().connection, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
+            except BaseException as error:
+                if not isinstance(error, MySQLError) or code_of(error) != _NOT_KNOWN:
+                    self.close_second()
                     raise
             else:
                 return True
@@ -80,6 +77,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         )
 
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
+        self.is_reusable = False  # other sessions can commit the transaction once this one has ended
         return _prepared_transaction(self._connection, name)
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
@@ -114,12 +112,6 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
-
-    def close(self) -> None:
-        if self._second is not None:
-            with suppress(MySQLError):
-                self._second.close()
-        super().close()
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from psycopg.types.json import Jsonb
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
-from distcommit.sinks.databases.sql_committer import SqlCommitter
+from distcommit.sinks.databases.server_committer import ServerCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import table_writes
@@ -34,20 +35,20 @@ CREATE TABLE IF NOT EXISTS {ledger} (
 _NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '', '', %s) ON CONFLICT DO NOTHING"
 
 
-class PostgresqlCommitter(SqlCommitter):
+class PostgresqlCommitter(ServerCommitter):
     forgotten: ClassVar = "target_oid"
     driver_error: ClassVar = psycopg.Error
     identity_column: ClassVar = "target_oid"
     now: ClassVar = "now()"
 
-    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSettings, context: CommitterContext) -> None:
-        super().__init__(settings, context)
-        self._connection, self._schema = connection, settings.schema_name
+    def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
+        super().__init__(leased, settings, context)
+        self._schema = settings.schema_name
         schema = settings.ledger_schema or settings.schema_name
         self._named = {"ledger": sql.Identifier(schema, LEDGER), "proofs": sql.Identifier(schema, PROOFS)}
         self.create_missing("ledger", _CREATED)
         if not self.identity():
-            with transaction(connection):
+            with transaction(self._connection):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
 
     def create_missing(self, name: str, statement: LiteralString) -> None:
@@ -111,8 +112,10 @@ class PostgresqlCommitter(SqlCommitter):
         (rows,) = self._connection.execute(statement).fetchone() or (0,)
         return int(rows)
 
-    def close(self) -> None:
-        self._connection.close()
+    @property
+    def _connection(self) -> psycopg.Connection:
+        connection: psycopg.Connection = self._leased.connection
+        return connection
 
     def execute(self, statement: LiteralString, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
         return self._connection.execute(sql.SQL(statement).format(**self._named), values or None)

@@ -23,7 +23,7 @@ class PostgresqlSink(PostgresqlSettings):
 
     def driver(self) -> Driver:
         from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
-        from distcommit.sinks.postgresql.transactions import connected  # noqa: PLC0415
+        from distcommit.sinks.postgresql.transactions import POOLED  # noqa: PLC0415
         from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql  # noqa: PLC0415
 
-        return Driver(connected, PostgresqlCommitter, TwoPhasePostgresql)
+        return Driver(POOLED, PostgresqlCommitter, TwoPhasePostgresql)

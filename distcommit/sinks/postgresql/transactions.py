@@ -12,6 +12,7 @@ from psycopg import pq
 from distcommit.core.errors import TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
 from distcommit.fs.database_tls import LIBPQ_TIME_LIMITS, Tls, postgresql_arguments
+from distcommit.sinks.databases.connection_pool import Client
 from distcommit.sinks.databases.server_sink import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
@@ -38,6 +39,19 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
         application_name="distcommit",
         **arguments,
     )
+
+
+def reset(connection: psycopg.Connection) -> None:
+    """Restore the session's first state: settings, temporary tables, advisory locks. The server refuses this within a
+    transaction."""
+    connection.execute("DISCARD ALL")
+
+
+def check(connection: psycopg.Connection) -> None:
+    connection.execute("")
+
+
+POOLED = Client(connected, check, reset)
 
 
 @contextmanager

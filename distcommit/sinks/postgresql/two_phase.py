@@ -15,10 +15,11 @@ from psycopg import sql
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-from distcommit.sinks.postgresql.transactions import connected, manual_transaction
+from distcommit.sinks.postgresql.transactions import manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -31,11 +32,8 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
     """Stores the proofs in a table beside the ledger."""
 
-    _second: psycopg.Connection | None = None
-
-    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSettings, context: CommitterContext) -> None:
-        super().__init__(connection, settings, context)
-        self._server = settings
+    def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
+        super().__init__(leased, settings, context)
         self.create_missing("proofs", _CREATED)
 
     def begin(self, epoch: int) -> None:
@@ -55,13 +53,14 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         return frozenset(name for (gid,) in rows if (name := Name.parsed(gid)) is not None)
 
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
-        if self._second is None or self._second.closed:
-            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         statement = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
         try:
-            self._second.execute(statement.format(sql.Literal(name.text)))
+            self.second().connection.execute(statement.format(sql.Literal(name.text)))
         except psycopg.errors.UndefinedObject:
             return False
+        except BaseException:
+            self.close_second()
+            raise
         return True
 
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
@@ -93,11 +92,6 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
                 (store, store, epoch),
             )
             self.execute("DELETE FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s", (store, epoch))
-
-    def close(self) -> None:
-        if self._second is not None:
-            self._second.close()
-        super().close()
 
 
 @contextmanager

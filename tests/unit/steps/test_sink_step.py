@@ -18,10 +18,11 @@ from distcommit.core.interfaces.committer import (
     CommitterContext,
     FailedForGood,
     SinkCommitter,
+    releasing,
 )
 from distcommit.core.records.sequences import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep, open_committer
 from distcommit.steps.step_registry import dump_steps, load_steps
 from tests.golden.samples import SINK
 from tests.golden.stored_bytes import SampleSink
@@ -173,3 +174,25 @@ def test_committer_callback_that_returns_false_has_failed(callback: str) -> None
     call = {"withdraw": step.withdraw, "allow": step.allow, "abort": step.undo}[callback]
     with pytest.raises(DistcommitError, match=rf"{callback}\(\) to return True or None.*it returned False"):
         call()
+
+
+class _Ending(_Committer):
+    """A committer that records how it ends."""
+
+    def release(self) -> None:
+        self.target.asked.append(["released"])
+
+    def close(self) -> None:
+        self.target.asked.append(["closed"])
+
+
+def test_committer_is_released_after_success_and_closed_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target("target", Committed())
+    monkeypatch.setattr(Target, "open_committer", lambda target, context: _Ending(target))
+    for opened in (open_committer(target, CONTEXT.for_committers), releasing(_Ending(target))):
+        with opened:
+            pass
+    for opened in (open_committer(target, CONTEXT.for_committers), releasing(_Ending(target))):
+        with pytest.raises(OSError, match="lost"), opened:
+            raise OSError("lost")
+    assert target.asked == [["released"], ["released"], ["closed"], ["closed"]]

@@ -8,7 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
+from distcommit.core.interfaces.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    FailedForGood,
+    releasing,
+)
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
@@ -44,28 +50,19 @@ class Committing:
         return CommitRequest(urn, epoch, infos, branch, bases=bases, attempts=(attempt,))
 
     def commit(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Return the outcomes of a commit by a new process."""
-        committer = sink.open_committer(self.context)
-        try:
+        """Return the outcomes of a commit by a new committer, which may have the connection of an earlier one."""
+        with releasing(sink.open_committer(self.context)) as committer:
             return list(committer.commit(requests))
-        finally:
-            committer.close()
 
     def commit_atomically(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Return the outcomes of an atomic commit by a new process."""
-        committer = sink.open_committer(self.context)
-        try:
+        """Return the outcomes of an atomic commit by a new committer."""
+        with releasing(sink.open_committer(self.context)) as committer:
             return list(committer.commit_atomically(requests))
-        finally:
-            committer.close()
 
     def withdraw(self, sink: TableSink, *requests: CommitRequest) -> None:
-        """Roll back as a new process does."""
-        committer = sink.open_committer(self.context)
-        try:
+        """Roll back by a new committer."""
+        with releasing(sink.open_committer(self.context)) as committer:
             committer.withdraw(requests)
-        finally:
-            committer.close()
 
 
 def numbers(*values: int | None, name: str = "n") -> pa.RecordBatch:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -20,10 +21,14 @@ from distcommit.core.interfaces.committer import (
     CommitterContext,
     HeldBack,
     RetryLater,
+    releasing,
 )
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.sinks.databases.connection_pool import close_idle_connections
+from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.databases.commit_steps import Committing, numbers, refused
@@ -100,8 +105,21 @@ class ServerTarget(TableTarget):
     """The type of floats of 32 bits."""
     commit_sent: ClassVar[bytes]
     """How COMMIT looks on the wire, as a regular expression."""
+    schema_prefix: str = ""
+    """The qualifier of table names in a committer's session."""
+    session_id: ClassVar[str]
+    """The expression of the session's id."""
+    session_state: ClassVar[Mapping[str, str]]
+    """Statements that change a session, each with a query of what it changes."""
     server: Any
     url: str
+
+    def session(self, sink: TableSink, *statements: str) -> tuple[Any, Any]:
+        """Execute statements by a committer, and release it. Return its session's id and the last result."""
+        with releasing(sink.open_committer(self.context)) as committer:
+            assert isinstance(committer, SqlCommitter)
+            results = [committer.execute(statement) for statement in (f"SELECT {self.session_id}", *statements)]
+            return results[0].fetchone(), results[-1].fetchone()
 
 
 def drop_ledger(target: TableTarget) -> None:
@@ -408,6 +426,38 @@ class ServerTableSinkCases(TableSinkCases):
             for _ in range(2):
                 assert target.commit(sink, request) == [AlreadyCommitted()]
         assert target.rows("a") == [(1,), (2,), (3,)]
+
+    def test_session_is_kept_between_commits_in_its_first_state(self, target: ServerTarget) -> None:
+        close_idle_connections()
+        sink = target.sink()
+        for change, query in target.session_state.items():
+            session, before = target.session(sink, query)
+            assert target.session(sink, change, query) != (session, before), "it is changed while the committer is open"
+            assert target.session(sink, query) == (session, before)
+
+    def test_session_with_an_open_transaction_or_a_rejected_statement_is_not_kept(self, target: ServerTarget) -> None:
+        target.sql("CREATE TABLE a (n bigint CHECK (n < 2))", "CREATE TABLE b (n bigint)")
+        sink = target.sink()
+        with releasing(sink.open_committer(target.context)) as committer:
+            assert isinstance(committer, SqlCommitter)
+            committer.execute("BEGIN")
+            committer.execute(f"INSERT INTO {target.schema_prefix}b VALUES (1)")
+        assert target.commit(sink, target.prepare(sink, "b", 1, numbers(2))) == [Committed()]
+        assert target.rows("b") == [(2,)]
+        before = target.session(sink)
+        refused(target.commit(sink, target.prepare(sink, "a", 1))[0])
+        assert target.session(sink) != before
+
+    def test_server_restarted_between_commits_is_not_noticed(self, target: ServerTarget) -> None:
+        sink = target.sink()
+        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+        second = target.prepare(sink, "a", 2, numbers(4))
+        target.server.restart()
+        context = replace(target.context, metrics=SinkMetrics())
+        with releasing(sink.open_committer(context)) as committer:
+            assert committer.commit([second]) == [Committed()]
+        assert [counter.count for counter in context.metrics.counters()] == [1], "one connection is opened"
+        assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
     def test_killed_and_restarted_server_loses_nothing(self, target: ServerTarget) -> None:
         sink = target.sink()

@@ -1,0 +1,226 @@
+"""Connections to database servers that a process keeps between commits.
+
+A committer leases a connection. Only if all its callbacks have succeeded does it release the connection, which restores
+the session's first state for the next lease. After any error it closes the connection, so that a transaction with an
+unknown outcome is never continued. A connection has one holder at a time, and no other process uses it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from distcommit.core.errors import TransientError
+from distcommit.fs.database_tls import Tls
+from distcommit.sinks.base.target_connections import Connection
+
+_MOST_KEPT = 2
+"""Idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
+IDLE_S = 30
+"""After this time without a lease an idle connection is closed. Servers and firewalls wait longer."""
+OLDEST_S = 600
+"""Connections of this age are closed, so that a changed server address or certificate takes effect."""
+WAIT_S = 10
+"""Seconds to wait for a connection if all are leased."""
+
+
+class Client(NamedTuple):
+    """The functions of a database's client library that a pool needs.
+
+    Attributes:
+        connect: function that connects, by URL, password and TLS setting.
+        check: function that raises an exception if the server does not answer on a connection.
+        reset: function that restores a session's first state, without an open transaction, or raises an exception.
+    """
+
+    connect: Callable[[str, str, Tls], Connection]
+    check: Callable[[Any], object]
+    reset: Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The settings that identify a pool.
+
+    Attributes:
+        client: functions of the client library.
+        url: the database's URL, without the password.
+        tls: the setting `tls`.
+        limit: the most connections of this process that are leased at a time.
+    """
+
+    client: Client
+    url: str
+    tls: Tls
+    limit: int
+
+
+class _Kept(NamedTuple):
+    connection: Connection
+    password: str
+    opened_s: float
+    idle_since_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A connection that one committer may use until it calls `release` or `close`. Further calls do nothing.
+
+    Attributes:
+        is_new: whether the connection was opened for this lease.
+    """
+
+    _connection: Any
+    is_new: bool
+    _pool: _Pool
+    _password: str = field(repr=False)
+    _opened_s: float
+    _is_ended: bool = False
+
+    @property
+    def connection(self) -> Any:
+        """The client's connection. Raises RuntimeError after the end of the lease: another committer may have it."""
+        if self._is_ended:
+            raise RuntimeError("a committer uses a connection that it has released or closed")
+        return self._connection
+
+    def release(self) -> None:
+        """Reset the connection, and keep it for the next lease. If the reset fails, close it."""
+        if self._is_ended:
+            return
+        try:
+            self._pool.address.client.reset(self._connection)
+        except Exception:  # noqa: BLE001 - of any client: the connection is not used again
+            self.close()
+        else:
+            self._is_ended = True
+            self._pool.take_back(_Kept(self._connection, self._password, self._opened_s, time.monotonic()))
+
+    def close(self) -> None:
+        """Close the connection. The server then rolls back its open transaction."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._pool.discard(self._connection)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Pool:
+    """The connections of one process to one address."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._slots = threading.BoundedSemaphore(address.limit)
+        self._lock = threading.Lock()
+        self._idle: list[_Kept] = []
+        self._timer: threading.Timer | None = None
+
+    def lease(self, password: str) -> Lease:
+        if not self._slots.acquire(timeout=WAIT_S):
+            raise TransientError(
+                "this process has as many open connections to the database as sink.max_connections allows",
+                id="TARGET_UNAVAILABLE",
+                url=self.address.url,
+                expected=f"one of {self.address.limit} to be closed within {WAIT_S} s",
+                found="all in use",
+                todo="raise sink.max_connections; nothing was lost",
+            )
+        try:
+            kept = self._usable(password)
+            if kept is not None:
+                return Lease(kept.connection, False, self, password, kept.opened_s)
+            connection = self.address.client.connect(self.address.url, password, self.address.tls)
+            return Lease(connection, True, self, password, time.monotonic())
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def take_back(self, kept: _Kept) -> None:
+        with self._lock:
+            is_kept = len(self._idle) < _MOST_KEPT
+            if is_kept:
+                self._idle.append(kept)
+                self._start_timer()
+        if not is_kept:
+            _close(kept.connection)
+        self._slots.release()
+
+    def discard(self, connection: Connection) -> None:
+        _close(connection)
+        self._slots.release()
+
+    def close_idle(self, idle_s: float = 0) -> None:
+        """Close the connections that have been idle for this time."""
+        now_s = time.monotonic()
+        with self._lock:
+            closed = [kept for kept in self._idle if kept.idle_since_s + idle_s <= now_s]
+            self._idle = [kept for kept in self._idle if kept not in closed]
+        for kept in closed:
+            _close(kept.connection)
+
+    def _usable(self, password: str) -> _Kept | None:
+        """Return an idle connection on which the server answers; None if there is none."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                kept = self._idle.pop()
+            now_s = time.monotonic()
+            is_young = now_s < min(kept.idle_since_s + IDLE_S, kept.opened_s + OLDEST_S)
+            if is_young and kept.password == password and self._answers(kept.connection):
+                return kept
+            _close(kept.connection)
+
+    def _answers(self, connection: Connection) -> bool:
+        try:
+            self.address.client.check(connection)
+        except Exception:  # noqa: BLE001 - of any client
+            return False
+        return True
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = threading.Timer(IDLE_S, self._close_in_time)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _close_in_time(self) -> None:
+        self.close_idle(IDLE_S)
+        with self._lock:
+            self._timer = None
+            if self._idle:
+                self._start_timer()
+
+
+_pools: dict[tuple[Address, int], _Pool] = {}
+"""Pools by address and process: a forked process must not use its parent's connections."""
+
+
+def lease(address: Address, password: str) -> Lease:
+    """Lease a connection that no other committer uses: an idle one of this process and password, or a new one.
+
+    Raises:
+        TransientError: if this process already leases as many as it may, for ten seconds.
+        Exception: an error of the client, if it can't connect.
+    """
+    return _pools.setdefault((address, os.getpid()), _Pool(address)).lease(password)
+
+
+@atexit.register
+def close_idle_connections() -> None:
+    """Close the idle connections of this process."""
+    for (_, process), pool in list(_pools.items()):
+        if process == os.getpid():
+            pool.close_idle()
+
+
+def _close(connection: Connection) -> None:
+    with suppress(Exception):  # of any client: the connection may be closed already
+        connection.close()
