@@ -32,7 +32,7 @@ from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_settings import RunSettings
 from distcommit.spark.task_launch import SparkLaunch
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 
 
 class _Launches:

@@ -19,7 +19,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.spark.task_launch import SparkLaunch
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.stores.state.task_states import PastStates
 

@@ -119,7 +119,7 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
         """Return whether the branch may take records with these columns.
 
         Raises:
-            ConfigurationError: if the known columns do not determine whether the branch takes such records.
+            ConfigurationError: if the branch cannot decide about records with the known columns.
         """
         schema = columns.full_schema()
         return schema is None or self.accepts(branch, schema)

@@ -32,8 +32,9 @@ class RecordsProperties:
     def task_properties(self) -> Mapping[str, PropertyValue]:
         """Return the properties to record of the present work unit: texts, numbers and booleans by key.
 
-        Called once for each attempt, at its end. If a part is used for several work units, it must discard the values
-        of the previous one in `begin_work_unit`. The default records none.
+        All parts together may record at most 50 properties and 4,096 bytes as JSON. Called at the end of each attempt,
+        also of a failed one; of a writer only after `prepare_commit`. Converters and row checkers are used for several
+        work units, so they must discard the values of the previous one in `begin_work_unit`. The default records none.
         """
         return {}
 

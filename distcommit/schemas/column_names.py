@@ -39,7 +39,7 @@ def check_fields(schema: pa.Schema, target: str) -> None:
     """Check that no two columns, and no two fields of one struct, have names that differ only in case.
 
     Raises:
-        ConfigurationError: if there are such names.
+        ConfigurationError: if two names differ only in case.
     """
     check_distinct(schema.names, target)
     for field in schema:

@@ -8,7 +8,7 @@ the same scale, or a finer unit of a timestamp. All other changes are rejected, 
 | --- | --- |
 | Can files of both schemas be read as one table? | `compare_schemas` |
 | Can snapshot readers join columns of both types? | `is_joinable` |
-| Does a schema have the columns that a job file declares? | `declared_columns.misfits`, with `is_narrower` |
+| Does a schema have the columns that a job file declares? | `check_declared_columns.misfits`, with `is_narrower` |
 | Can messages of one registered schema be read as another? | `is_readable_as` |
 | Does a table have the columns of records, or of its data files? | `table_fields` |
 | Must a table's column be widened for a type? | `needs_widening` |

@@ -94,7 +94,7 @@ def too_deep(schema: pa.Schema) -> str:
 
 
 def check_levels(schema: pa.Schema) -> None:
-    """Check that no column is nested too deep. Readers cannot read a file with such a column.
+    """Check that no column is nested too deep. Readers cannot read a file with a deeper column.
 
     Raises:
         ConfigurationError: if a column has too many levels.

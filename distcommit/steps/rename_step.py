@@ -17,8 +17,8 @@ from distcommit.core.interfaces.file_system import FileStatus
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative
+from distcommit.steps.bulk_rename import name_begins, probe_all, publish_all
 from distcommit.steps.guarded_folders import GuardedFolders, parent_of
-from distcommit.steps.publishing import name_begins, probe_all, publish_all
 from distcommit.steps.step_registry import register
 
 

@@ -21,7 +21,14 @@ from tests.checkers.operations import Source, mentioned
 STORES = (
     *(
         f"logs.{name}"
-        for name in ("commit_step_store", "fencing", "commit_log", "log_view", "log_segment", "sequence_end")
+        for name in (
+            "commit_step_store",
+            "fencing",
+            "commit_log",
+            "log_view",
+            "segment_format",
+            "step_store_sequence_end",
+        )
     ),
     *(
         f"state.{name}"
@@ -36,7 +43,7 @@ PROTOCOL = (
 STEPS = (
     "step_execution",
     "guarded_folders",
-    "publishing",
+    "bulk_rename",
     "step_registry",
     "rename_step",
     "sink_step",
@@ -45,7 +52,7 @@ STEPS = (
 ENGINE = (
     *(
         f"committing.{name}"
-        for name in ("delete_leftover_files", "bucket_committer", "commit_failures", "open_datasets")
+        for name in ("delete_probes_and_task_output", "bucket_committer", "commit_failures", "open_datasets")
     ),
     *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.plan_partition"),
     *("driver.launch_ingest_job", "driver.run"),

@@ -22,7 +22,7 @@ _COMMITTER, _RECOVER, _INGEST, _PLANNER = (
     "engine.planning.plan_partition",
 )
 _STAGING, _BY_HAND = "stores.folders.staging", "stores.operator.operator_actions"
-_RENAME, _EXECUTION, _PUBLISHING = "steps.rename_step", "steps.step_execution", "steps.publishing"
+_RENAME, _EXECUTION, _PUBLISHING = "steps.rename_step", "steps.step_execution", "steps.bulk_rename"
 
 _NOT_FENCED = "call require_fence"
 

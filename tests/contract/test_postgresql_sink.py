@@ -12,7 +12,7 @@ from psycopg import sql
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import commit_proofs, sql_committer, two_phase
+from distcommit.sinks.databases import commit_proofs, prepared_transactions, sql_committer
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer
@@ -105,7 +105,7 @@ class TestTwoPhase(TestATableForEach):
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Kill at some lines of this sink and of the code shared by all databases; all run in the long profile."""
         self.kill_before_lines(tmp_path / "own", apart=4)
-        self.kill_before_lines(tmp_path / "shared", apart=4, module=two_phase.__file__)
+        self.kill_before_lines(tmp_path / "shared", apart=4, module=prepared_transactions.__file__)
         assert self.prepared() == []
 
     @pytest.mark.slow
@@ -113,7 +113,7 @@ class TestTwoPhase(TestATableForEach):
     @pytest.mark.timeout(1800)
     def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path / "own")
-        self.kill_before_lines(tmp_path / "shared", module=two_phase.__file__)
+        self.kill_before_lines(tmp_path / "shared", module=prepared_transactions.__file__)
         assert self.prepared() == []
 
 

@@ -32,7 +32,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.logs.fencing import fence_bucket
-from distcommit.stores.logs.log_segment import Segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, encode_segment
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Operation

@@ -28,7 +28,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.plan_and_state_tables import decode_plan
 from distcommit.stores.state.task_states import record_ingest_ended

@@ -13,7 +13,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import Fence, Record
 from distcommit.protocol.paths.store import RUN_TABLES
 from distcommit.stores.logs import log_view as asking
-from distcommit.stores.logs.log_segment import Segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, encode_segment
 from tests.simulation import world
 from tests.simulation.decoded import decoded_once
 from tests.simulation.explore import crashed_runs, recovery_violation

@@ -18,7 +18,7 @@ from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.ownership import Marker, put_run_marker
+from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.logs.fencing import claim_folders, fence_job
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed

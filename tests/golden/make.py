@@ -20,7 +20,7 @@ from distcommit.fs.object_stores.staged_upload_marker import encode_marker
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY
 from distcommit.stores.history.run_table import encode_task_rows
-from distcommit.stores.logs.log_segment import encode_segment
+from distcommit.stores.logs.segment_format import encode_segment
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.plan_and_state_tables import encode_plan, encode_task_states
 from tests.golden import samples

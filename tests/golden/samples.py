@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.core.dataset_urn import folder_of
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
 from distcommit.core.records.deferred_counts import deferred
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
@@ -41,7 +42,6 @@ from distcommit.core.records.run_counts import (
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
-from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
@@ -60,7 +60,7 @@ from distcommit.engine.run_events import Progressed
 from distcommit.fs.object_stores.staged_upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
-from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.folder_claims import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import (
@@ -71,7 +71,7 @@ from distcommit.stores.history.run_table import (
     TaskRows,
     outcome_row,
 )
-from distcommit.stores.logs.log_segment import Segment
+from distcommit.stores.logs.segment_format import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_store import StoredSchema
 from distcommit.stores.snapshots.expiry_requests import ExpiryRequest

@@ -47,7 +47,7 @@ from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
 from distcommit.stores.history.run_records import (
     CancelRequest,
@@ -58,7 +58,7 @@ from distcommit.stores.history.run_records import (
     read_record,
 )
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
-from distcommit.stores.logs.log_segment import decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import decode_segment, encode_segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_lock import JobLock

@@ -24,7 +24,7 @@ from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import dump_steps, load_steps
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
-from distcommit.stores.logs.log_segment import decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import decode_segment, encode_segment
 from distcommit.stores.snapshots.snapshot_deltas import checksum_of
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_lock import LockRecord

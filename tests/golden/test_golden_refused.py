@@ -16,7 +16,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.sinks.files.offset_sets import OffsetSets
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.plan_and_state_tables import check_table, table_name
 from tests.golden import samples

@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
@@ -22,12 +23,11 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
-from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import ConstructCounts, SkippedRange
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.file_tail import FileTail
-from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.folder_claims import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest

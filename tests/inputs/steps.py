@@ -206,7 +206,7 @@ def _sweep(given: str, right: str, link: str, target: str) -> Case:
 
 _Run = Callable[[Path], str]
 _SERVE = "tests/unit/app/serving/test_failing_jobs.py"
-_REDO = "tests/unit/stores/logs/test_failed_redos.py"
+_REDO = "tests/unit/stores/logs/test_failed_replays.py"
 
 CASES: list[Case] = [
     _steps(
@@ -278,7 +278,7 @@ CASES: list[Case] = [
         "commit-steps",
         "a sequence fails in three processes after the one that sealed it",
         "quarantined, and skipped by later ones",
-        test=f"{_REDO}::test_failed_redos_of_as_many_processes_as_the_limit_quarantine_the_dataset",
+        test=f"{_REDO}::test_failed_replays_of_as_many_processes_as_the_limit_quarantine_the_dataset",
     ),
     Case(
         "commit-steps",
@@ -290,7 +290,7 @@ CASES: list[Case] = [
         "commit-steps",
         "a sequence fails while its output is away",
         "pending, no attempt counted",
-        test=f"{_REDO}::test_outage_of_the_output_is_not_counted_as_a_failed_redo",
+        test=f"{_REDO}::test_outage_of_the_output_is_not_counted_as_a_failed_replay",
     ),
     _rename("a to b, then b to c, staging and output one folder", "done; c=a", ("a", "b"), ("b", "c"), nested=True),
     _rename("a to x, then b to x", "rejected: lost; x=a", ("a", "x"), ("b", "x")),

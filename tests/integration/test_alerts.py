@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from distcommit.app.demo.killed_run import RunProcess
-from tests.unit.app.running.test_alerts import mail_server, script, web_server
+from tests.unit.app.running.test_run_alerts import mail_server, script, web_server
 
 SIZES = {"good": 5, "bad": 5}
 

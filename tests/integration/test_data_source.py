@@ -21,7 +21,7 @@ from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.reading.spark_data_source import DistcommitDataSource
 from distcommit.core.errors import CorruptError, DistcommitError
-from distcommit.stores.snapshots.snapshot_manifests import expire_older_snapshots
+from distcommit.stores.snapshots.snapshot_retention import expire_older_snapshots
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.core.records.job_log_records import Decide
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 
 DATASETS, FILES, ROWS = 8, 3, 40
 

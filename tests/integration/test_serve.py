@@ -23,7 +23,7 @@ from tests.integration.test_clusters import on
 from tests.jobs.victims import strike
 from tests.servers.process import free_ports
 from tests.servers.spark import SparkCluster, SparkConnectServer
-from tests.unit.app.running.test_alerts import script
+from tests.unit.app.running.test_run_alerts import script
 
 JOBS = ("first", "second")
 NAMES = [f"dataset-{number:02d}" for number in range(12)]

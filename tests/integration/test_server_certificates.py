@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.sections.alert_settings import EmailHook, WebHook
-from distcommit.app.running.alert_hooks import Alert, send_alert
+from distcommit.app.running.alert_delivery import Alert, send_alert
 from distcommit.constructs.registry.registry_client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.committer import CommitterContext

@@ -23,7 +23,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
-from distcommit.stores.folders.ownership import Marker, put_run_marker
+from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.logs.commit_log import CommitLog

@@ -10,7 +10,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.logs.log_segment import FORMAT_VERSION
+from distcommit.stores.logs.segment_format import FORMAT_VERSION
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_store import StoreMarker
 from tests.simulation.log_watch import ANOTHERS_ID

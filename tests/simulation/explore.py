@@ -27,7 +27,7 @@ from xxhash import xxh3_64_intdigest
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.protocol.paths.staging import WRITING
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.decoded import decoded_once
 from tests.simulation.meeting_points import Meeting, Met

@@ -34,7 +34,7 @@ from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_segment import Segment, decode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment
 from distcommit.stores.state.job_store import JobStore
 from tests.spec.product_log import LogModel
 

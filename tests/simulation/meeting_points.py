@@ -30,7 +30,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotManifest
 from distcommit.stores.state.checksummed_json import decode_document
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from distcommit.app.reading.live_files import live_files
-from distcommit.core.records.snapshot_entries import DatasetSnapshot, SnapshotName
+from distcommit.core.records.bucket_and_dataset_snapshots import DatasetSnapshot, SnapshotName
 from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records

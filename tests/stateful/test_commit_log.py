@@ -17,7 +17,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.record_validity import valid
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.strategies import records_after
 from tests.simulation.simulated_posix import SimulatedPosix

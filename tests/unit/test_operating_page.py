@@ -10,7 +10,7 @@ from pathlib import Path
 import distcommit
 from distcommit.app.auditing import audit
 from distcommit.app.inspection import recorded_runs as runs
-from distcommit.app.running import alerts
+from distcommit.app.running import run_alerts
 from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.views import audit_view
 from distcommit.core import errors
@@ -51,7 +51,8 @@ def test_page_lists_each_alert() -> None:
         reason.strip("`"): problem for reason, problem, *_ in rows("alerts", "`trigger` | problem | means | to do")
     }
     assert listed == {
-        reason: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for reason, kind in alerts.ALERTS.items()
+        reason: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})"
+        for reason, kind in run_alerts.ALERTS.items()
     }
 
 

@@ -197,7 +197,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "sinks/iceberg/new_snapshot.py": "Iceberg's manifests",
     "sinks/iceberg/catalog/sql_tables.py": "Iceberg's metadata files",
     "sinks/base/file_names.py": "the one module for files known only to sinks with their own target",
-    "sinks/databases/two_phase.py": "names of transactions",
+    "sinks/databases/prepared_transactions.py": "names of transactions",
 }
 """Modules that build or parse file-like names, and why these are not names of the job's files."""
 
@@ -253,6 +253,10 @@ ALLOWED_USES: dict[tuple[str, str], str] = {
     ("pipeline/task_flow.py", "FileSink"): "error branches are files, whatever the job's sinks are",
     (
         "pipeline/branches/all_branches.py",
+        "AttemptFiles",
+    ): "the writer of error branches, which also stores offsets without a record",
+    (
+        "pipeline/branches/error_branches.py",
         "AttemptFiles",
     ): "the writer of error branches, which also stores offsets without a record",
     ("spark/staged_frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",

@@ -43,7 +43,7 @@ from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.dataset_renaming import renamed
 from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.state.job_store import JobStore
 

@@ -16,7 +16,8 @@ from distcommit.core.errors import ConfigurationError, ConflictError, LostTailEr
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers, wrong_owner_error
+from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
 from distcommit.stores.logs.log_anchors import require_intact
 from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt

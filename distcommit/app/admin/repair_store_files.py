@@ -16,14 +16,8 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
-from distcommit.stores.folders.ownership import (
-    Marker,
-    Owner,
-    put_run_marker,
-    read_claim,
-    read_markers,
-    wrong_owner_error,
-)
+from distcommit.stores.folders.folder_claims import Owner, read_claim, wrong_owner_error
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.history.run_records import read_beginning, read_record, record_path, recorded_epochs
 from distcommit.stores.logs.fencing import claim_folders

@@ -36,7 +36,7 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore
 

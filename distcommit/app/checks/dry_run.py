@@ -88,10 +88,10 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
             case DeferredRecords(urn, records, cause, is_minimum):
                 notes.append(f"{urn}: {'at least ' if is_minimum else ''}{records:,} records are left: {cause}")
     if unselected := _unselected(source, states):
-        count = "1 dataset" if len(unselected) == 1 else f"{len(unselected):,} datasets"
+        number = "1 dataset" if len(unselected) == 1 else f"{len(unselected):,} datasets"
         named = f"{', '.join(unselected[:3])}{', ...' if len(unselected) > 3 else ''}"
         notes.append(
-            f"the job file no longer selects {count} of the store ({named}): runs read nothing of them, and their"
+            f"the job file no longer selects {number} of the store ({named}): runs read nothing of them, and their"
             " watermarks stay"
         )
     sizes = [dataset.size for dataset in datasets if dataset.size is not None]

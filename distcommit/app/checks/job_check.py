@@ -39,7 +39,7 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.state.job_lock import is_held
 from distcommit.stores.state.job_store import has_store, require_unpublished

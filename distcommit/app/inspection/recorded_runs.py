@@ -180,7 +180,7 @@ def read_run(
         on_task: called with the table rows of each task attempt.
 
     Raises:
-        ConfigurationError: if nothing is recorded of such a run.
+        ConfigurationError: if nothing is recorded of a run of this epoch.
     """
     epochs = recorded_epochs(store.fs, store.roots.store)
     row = next((row for row in _rows(store, clock, epochs) if row.epoch == epoch and epoch > 0), None)

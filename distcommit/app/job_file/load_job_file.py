@@ -22,7 +22,7 @@ from distcommit.app.job_file.problems.setting_problems import JobFileError, Sett
 from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_settings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
 from distcommit.app.job_file.sections.job_sections import PathSettings
-from distcommit.app.job_file.yaml_loading import load_yaml
+from distcommit.app.job_file.yaml_without_duplicate_keys import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN, redact
 from distcommit.core.support.settings_model import Key

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from distcommit.app.job_file.yaml_loading import load_yaml
+from distcommit.app.job_file.yaml_without_duplicate_keys import load_yaml
 from distcommit.core.redaction import HIDDEN, is_public
 
 PLACES = {

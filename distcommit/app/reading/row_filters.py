@@ -96,7 +96,7 @@ def parsed_filters(text: str | None) -> RowFilters:
     """Return the filters of a JSON text: a list of lists of column, comparison and value, as in pandas and pyarrow.
 
     Raises:
-        ConfigurationError: if the text is not such a list.
+        ConfigurationError: if the text is not JSON of this form.
     """
     if text is None:
         return RowFilters()

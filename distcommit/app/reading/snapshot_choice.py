@@ -28,7 +28,7 @@ def choose_snapshot(store: JobStore, as_of: AsOf) -> SnapshotManifest:
     Raises:
         NotSettledError: if the snapshot does not exist yet.
         SnapshotExpiredError: if the snapshot has expired.
-        ConfigurationError: if such a snapshot can't exist.
+        ConfigurationError: if `as_of` is neither the epoch of a run nor a possible time.
         UnknownVersionError, CorruptError: if a manifest or the job log can't be read.
     """
     as_of = parsed_as_of(as_of)

@@ -21,11 +21,11 @@ from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
 from distcommit.app.reading.table_union import joined_schema, joined_table
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError, StaleStoreError
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.snapshot_entries import DatasetSnapshot
+from distcommit.core.records.bucket_and_dataset_snapshots import DatasetSnapshot
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.snapshots.expiry_requests import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain

@@ -15,7 +15,7 @@ from enum import StrEnum
 from queue import Empty, SimpleQueue
 
 from distcommit.app.jobs.job import Job
-from distcommit.app.running.alert_hooks import Alert, send_alert
+from distcommit.app.running.alert_delivery import Alert, send_alert
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult

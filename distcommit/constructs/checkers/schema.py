@@ -9,7 +9,7 @@ import pyarrow as pa
 from distcommit.constructs.construct_settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.support.settings_model import SettingsModel
-from distcommit.schemas.declared_columns import DeclaredColumns, ExtraColumns, describe_columns, misfits
+from distcommit.schemas.check_declared_columns import DeclaredColumns, ExtraColumns, describe_columns, misfits
 
 
 class _Declared(SettingsModel):

@@ -29,10 +29,10 @@ class ByCondition(ForkOperatorSettings):
         return frozenset(self.when)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Return True.
+        """Check that the branch's condition can be answered for records of the schema, and accept them.
 
         Raises:
-            ConfigurationError: if the branch's condition can't be answered for such records.
+            ConfigurationError: if a column of the condition is missing, or can't be compared with its value.
         """
         if branch in self.when:
             self.when[branch].check_schema(schema, self.type)

@@ -85,8 +85,8 @@ class JsonReader:
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
     def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
-        """Read one object from each value, like `read`. Return None if there may be an unknown field at any level. The
-        call costs no more than `read`.
+        """Try to read all values at once. Return None if there is a field outside `expected` at any level, if there are
+        no values, or if Arrow's reader cannot read them reliably; then infer fields and call `read`.
 
         Args:
             values: the values, as in `read`.

@@ -110,8 +110,8 @@ class Converter(RecordsProperties, ABC):
         """
 
     def begin_work_unit(self, unit: WorkUnit) -> None:
-        """Receive the next work unit before its records. State that the converter learned from other datasets does not
-        apply.
+        """Receive the next work unit before its records. Discard state that belongs to the previous one: what was
+        learned from its dataset, and the values of `task_properties`.
         """
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:
@@ -147,13 +147,13 @@ class RowChecker(RecordsProperties, ABC):
     groups_schemas: ClassVar[bool] = False
 
     def begin_work_unit(self, unit: WorkUnit) -> None:
-        """Receive the next work unit before its records."""
+        """Receive the next work unit before its records. Discard the previous one's values of `task_properties`."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Check the schema before any record is read, if it is known by then.
 
         Raises:
-            ConfigurationError: if such records cannot be checked: a column is missing or has another type.
+            ConfigurationError: if records of this schema cannot be checked: a column is missing or has another type.
         """
 
     @abstractmethod
@@ -205,7 +205,7 @@ class TaskChecker(ABC):
         """Check the schema of the written records before any record is read, if it is known by then.
 
         Raises:
-            ConfigurationError: if such records cannot be checked: a column is missing or has another type.
+            ConfigurationError: if records of this schema cannot be checked: a column is missing or has another type.
         """
 
     @abstractmethod

@@ -317,11 +317,11 @@ class Sink(Connected, ABC):
         return dataset_urn
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check the schema of the written records before any record is read, if it is known by then. The default
-        accepts all.
+        """Check columns that records will have, before any is read: all, or if not all are known, `required_columns`
+        and the known ones. Database writers call it again when the schema of their batches changes. Default: no check.
 
         Raises:
-            ConfigurationError: if such records cannot be written, naming the column.
+            ConfigurationError: if records with these columns cannot be written, naming the column.
         """
 
     def required_columns(self) -> Sequence[str] | None:

@@ -34,9 +34,9 @@ class DeferredCause(Struct, frozen=True):
     cause: str
     """Why the records were left, and when a run will read them. Equal texts are one cause."""
     datasets: int
-    """Datasets with such records."""
+    """Number of datasets with records that were left."""
     records: int
-    """Records of all these datasets."""
+    """Number of records that were left, of all these datasets."""
     is_minimum: bool = False
     """True if there may be more than `records`, because a dataset has more than the source counts."""
     largest: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Records of bucket logs, and the dataset states that result from applying them in order. `job_log_records` has
 the records of the job log, `sequences` the sequences in the records.
 
-These structures are the stored format. `stores.logs.log_segment` writes them as MessagePack arrays, each record with
+These structures are the stored format. `stores.logs.segment_format` writes them as MessagePack arrays, each record with
 its tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
 """
 

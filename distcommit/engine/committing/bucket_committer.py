@@ -25,7 +25,7 @@ from distcommit.engine.committing.abort_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.commit_failures import record_failures
 from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
-from distcommit.engine.committing.delete_leftover_files import RemoveProbes, remove_task_output
+from distcommit.engine.committing.delete_probes_and_task_output import RemoveProbes, remove_task_output
 from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.task_reports import Tally

@@ -1,4 +1,8 @@
-"""Classification of failed commits (lost, outage, retryable), and their record in the bucket's log."""
+"""Classification of failed commits (lost, outage, retryable), and their record in the bucket's log.
+
+`protocol.next_log_record.fail` has the threshold: after `max_attempts` failed runs a sequence is quarantined, and at
+once if a step is lost. `engine.planning.plan_partition` skips the datasets of quarantined and pending sequences.
+"""
 
 from __future__ import annotations
 

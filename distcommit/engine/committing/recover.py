@@ -25,7 +25,7 @@ from distcommit.engine.run_events import Event, Observer, SequenceDone
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.log_state import Fold
-from distcommit.stores.folders.ownership import newest_end, read_markers
+from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.commit_log import CHECKPOINT_EVERY, checkpoint_every

@@ -18,8 +18,8 @@ from distcommit.engine.reading.ingest import ingest_partition, read_suspect
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.reading.worker_deaths import (
     MAX_SUSPECTS,
-    DeadUnits,
-    all_dead_units,
+    WorkerDeaths,
+    all_worker_deaths,
 )
 from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.logs.fencing import require_fence
@@ -38,7 +38,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
     worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
     suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
     """
-    store, error, is_over, dead = settings.store, "", False, DeadUnits()
+    store, error, is_over, dead = settings.store, "", False, WorkerDeaths()
     reports: list[Report] = []
     while not is_over:
         try:
@@ -47,7 +47,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-            before, dead = dead, all_dead_units(launch, settings)
+            before, dead = dead, all_worker_deaths(launch, settings)
             is_first_death = isinstance(caught, ProcessLostError) and not settings.after_death
             settings = replace(settings, after_death=settings.after_death or is_first_death)
             is_over = not is_first_death and not before.number < dead.number <= MAX_SUSPECTS
@@ -65,7 +65,7 @@ def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
     If there are too many suspects for one run, each run begins with other ones.
     """
     reports: list[Report] = []
-    suspects = all_dead_units(launch, settings).suspects
+    suspects = all_worker_deaths(launch, settings).suspects
     first = settings.epoch * MAX_SUSPECTS % len(suspects) if len(suspects) > MAX_SUSPECTS else 0
     for unit_id in (*suspects[first:], *suspects[:first])[:MAX_SUSPECTS]:
         alone = replace(settings, after_death=True, alone=unit_id)

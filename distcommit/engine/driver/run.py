@@ -21,12 +21,12 @@ from distcommit.core.errors import (
     split_remedy,
 )
 from distcommit.core.interfaces.clock import Clock
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_log_records import CutPhase, Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
-from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
@@ -42,7 +42,8 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended
-from distcommit.stores.snapshots.snapshot_manifests import expire_older_snapshots, prepare_snapshots, put_snapshot
+from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots, put_snapshot
+from distcommit.stores.snapshots.snapshot_retention import expire_older_snapshots
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.recorded_fixed_settings import record_settings
 from distcommit.stores.state.run_plans import Manifest, put_manifest

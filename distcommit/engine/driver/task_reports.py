@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot
 from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
-from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.engine.run_events import Event, Observer, TaskEvent
 
 MAX_EVENTS = 20

@@ -115,12 +115,13 @@ class TaskNotes:
             logger.warning("notes of work units could not be deleted: %s", error)
 
 
-class DeadUnits(msgspec.Struct, frozen=True):
-    """Work units of some buckets at which workers have died in this run.
+class WorkerDeaths(msgspec.Struct, frozen=True):
+    """Work units of some buckets that workers were reading when they died.
 
     Attributes:
-        killers: number of work units that have killed a worker.
-        suspects: ids of work units that a worker was reading when it died, and that have no ended attempt yet.
+        killers: number of work units that killed a worker twice, the second time when read alone. They are recorded as
+            failed in this run.
+        suspects: ids of work units that were being read when a worker died, and that are still to be read alone.
     """
 
     killers: int = 0
@@ -132,8 +133,10 @@ class DeadUnits(msgspec.Struct, frozen=True):
         return self.killers + len(self.suspects)
 
 
-def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
-    """Return the killers and suspects of the partition's buckets. Delete the markers of work units that were read."""
+def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
+    """Return the killers and suspects of the partition's buckets. Delete the markers of work units that were read. If
+    task states or markers cannot be read, return none.
+    """
     buckets, store = settings.buckets_of(partition), settings.store
     tables = settings.task_states(buckets)
     try:
@@ -143,21 +146,21 @@ def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
         delete_notes(store.fs, [path for path, note in notes.items() if note.work_unit_id in finished])
     except (DistcommitError, OSError) as error:
         logger.warning("task states or notes cannot be read: %s", error, extra={"partition": partition})
-        return DeadUnits()
+        return WorkerDeaths()
     killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)}
     noted = {note.work_unit_id for note in notes.values() if bucket_of_work_unit(note.work_unit_id) in buckets}
-    return DeadUnits(len(killers), tuple(sorted(noted - killers - finished)))
+    return WorkerDeaths(len(killers), tuple(sorted(noted - killers - finished)))
 
 
-def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
+def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
     """Return the killers and suspects of this run; an empty result if they cannot be determined."""
     try:
-        dead_units = launch(find_dead_units, settings, settings.partitions, DeadUnits)
+        deaths = launch(find_worker_deaths, settings, settings.partitions, WorkerDeaths)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
         logger.warning("work units at which workers have died cannot be counted: %s", error)
-        return DeadUnits()
-    suspects = sorted(unit_id for part in dead_units for unit_id in part.suspects)
-    return DeadUnits(sum(part.killers for part in dead_units), tuple(suspects))
+        return WorkerDeaths()
+    suspects = sorted(unit_id for part in deaths for unit_id in part.suspects)
+    return WorkerDeaths(sum(part.killers for part in deaths), tuple(suspects))
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:

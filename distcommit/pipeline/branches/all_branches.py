@@ -1,4 +1,4 @@
-"""All branches of one attempt: chains, fork, writers, error branches, and counts."""
+"""All branches of one attempt: chains, fork, writers, and counts. Rejected records are in `error_branches`."""
 
 from __future__ import annotations
 
@@ -29,23 +29,21 @@ from distcommit.core.work_units import (
     error_branch_of,
 )
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
-from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally, without_rows
-from distcommit.pipeline.branches.error_columns import error_records, error_schema
+from distcommit.pipeline.branches.converter_chain import Chain, Tally, without_rows
+from distcommit.pipeline.branches.error_branches import ErrorBranches, Rejections
+from distcommit.pipeline.branches.error_columns import error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_stage, converter_notes, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
 from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
-Rejections = Mapping[int, Rejection]
-"""Rejections by row of the extractor's batch."""
 _Output = tuple[Sequence[TracedBatch], Rejections]
 """The chain's output of a batch, and the rejected rows."""
 
@@ -79,8 +77,7 @@ class Branches:
         self._origin = Origin(*fields, extract_of(unit, (flow.describer or flow.source).extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
         self._shared, self._router = Chain(flow.stages, unit, flow.construct_seconds), Router(flow)
-        self._errors: dict[str, AttemptFiles] = {}
-        self._diverted: dict[str, int] = {}
+        self._errors = ErrorBranches(self._open_errors)
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
         self.pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
@@ -129,7 +126,7 @@ class Branches:
         self._is_whole = False
         self.note_holes(holes)
         own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self.pipelines, outputs, strict=True)]
-        self._divert(batch, [(self._only_branch, rejected), *own])
+        self._errors.divert(batch, [(self._only_branch, rejected), *own])
         for pipeline, output in zip(self.pipelines, outputs, strict=True):
             self._route(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
@@ -167,26 +164,15 @@ class Branches:
         if filtered is not None and provenance is not None:
             pipeline.filtered.add_origins(filtered, provenance)
 
-    def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected records of the input batch, unchanged and in source order, to the error branches."""
-        for name, rejections in _by_error_branch(rejected).items():
-            writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
-            check_levels(errors.schema)
-            writer.write(errors)
-            self._diverted[name] += len(rejections)
-
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
         """Open the writer of a branch, or of its error branch if it is diverted, for records of this schema."""
         if pipeline.rejects_all:
-            return self._open_errors(error_branch_of(pipeline.branch.name))
+            return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
         return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
-        if branch not in self._errors:
-            self._errors[branch] = self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
-            self._diverted[branch] = 0
-        return self._errors[branch]
+        return self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
 
     def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
         """Return the branch's identity and staging area. A branch other than `main` has its own folder."""
@@ -229,7 +215,7 @@ class Branches:
     @property
     def prepares_in_background(self) -> bool:
         """Whether `prepare` may run in another thread, and whether that saves time."""
-        writers = (*(pipeline.writer for pipeline in self.pipelines), *self._errors.values())
+        writers = (*(pipeline.writer for pipeline in self.pipelines), *self._errors.writers)
         return all(writer is not None and writer.prepares_in_background for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
@@ -238,8 +224,7 @@ class Branches:
         for pipeline in self.pipelines:
             results.append(pipeline.prepare(holes))
             holes = ()
-        sink, diverted = self._flow.errors.name, self._diverted
-        return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
+        return (*results, *self._errors.prepare(self._flow.errors.name))
 
     @property
     def _chains(self) -> list[Chain | Router]:
@@ -271,7 +256,7 @@ class Branches:
 
     def abort(self) -> None:
         """Abort all writers, in reverse order of opening."""
-        for writer in reversed((*(pipeline.writer for pipeline in self.pipelines), *self._errors.values())):
+        for writer in reversed((*(pipeline.writer for pipeline in self.pipelines), *self._errors.writers)):
             try:
                 if writer is not None:
                     writer.abort()
@@ -289,12 +274,12 @@ class Branches:
         if not (sets if has_offsets else counts):
             return ()
         filtered = Filtered({branch: offsets.to_text() for branch, offsets in sets.items()}, counts)
-        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self.pipelines, *self._errors.values())
+        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self.pipelines, *self._errors.writers)
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
         if self._origin.replaces:  # no range of a reprocess unit can hold it
             if self._schema is not None:
-                writer = self._open_errors(error_branch_of(self._only_branch))
+                writer = self._errors.writer(error_branch_of(self._only_branch))
                 writer.keep_without_records(filtered, error_schema(self._schema))
             return ()
         if not has_offsets or any(pipeline.written for pipeline in self.pipelines):
@@ -324,39 +309,6 @@ def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
 def _shown(branch: str) -> str:
     """Return the branch's name for display; empty for `main`."""
     return "" if branch == MAIN_BRANCH else branch
-
-
-def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> BranchResult:
-    """Prepare the commit of an error branch."""
-    prepared = writer.prepare_commit()
-    return BranchResult(
-        branch=branch,
-        sink=sink,
-        files=tuple(prepared.files),
-        records_rejected=diverted,
-        holes=tuple(prepared.holes),
-        content_sum=prepared.content_sum,
-    )
-
-
-def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
-    """Return the rejected rows of each error branch, each row with the branch that rejected it."""
-    by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
-    for branch, rejections in rejected:
-        if rejections:
-            of_name = by_name.setdefault(error_branch_of(_shown(branch)), {})
-            of_name.update((row, (branch, reason)) for row, reason in rejections.items())
-    return by_name
-
-
-def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
-    """Return rejected input records, unchanged, with columns for the branch and step that rejected them and the
-    reason.
-    """
-    rows = sorted(rejected)
-    branches, reason = zip(*(rejected[row] for row in rows), strict=True)
-    reasons = ([rejection.construct for rejection in reason], [rejection.reason for rejection in reason])
-    return error_records(batch.take(pa.array(rows, pa.int64())), branches, *reasons)
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:

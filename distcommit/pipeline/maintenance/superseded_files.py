@@ -12,9 +12,9 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.guarded_folders import GuardedFolders
-from distcommit.stores.folders.ownership import newest_end, read_markers
+from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
-from distcommit.stores.snapshots.snapshot_manifests import OldestSnapshot
+from distcommit.stores.snapshots.snapshot_retention import OldestSnapshot
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.target_connections import Connection, committing_by, needing_client
 from distcommit.sinks.databases.prepared_rows import PreparedRows
+from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
-from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 LOCK_TIMEOUT_S = 10
 """After this wait for a lock of another session, in seconds, a statement fails. A later call repeats it."""

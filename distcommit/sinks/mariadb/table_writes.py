@@ -219,7 +219,7 @@ def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
     """Return the statement that creates the table unless it exists. Its collation compares texts by bytes, and does not
-    ignore trailing spaces if the server has such a one."""
+    ignore trailing spaces if the server has a collation that does not."""
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"

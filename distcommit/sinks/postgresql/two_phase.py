@@ -15,7 +15,7 @@ from psycopg import sql
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
+from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
 from distcommit.sinks.postgresql.transactions import connected, manual_transaction

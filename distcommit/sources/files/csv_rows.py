@@ -41,8 +41,8 @@ class LineError(ValueError):
         super().__init__(f"line {line}: {problem}")
 
 
-def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return a file's column names; none if the file has only line ends.
+def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
+    """Return a file's column names: from its header, or from the settings if it has none. A file of line ends has none.
 
     Raises:
         LineError: if the header is unreadable, has a name twice, or differs from the names that the dialect requires.

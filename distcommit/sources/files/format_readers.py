@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from distcommit.avro import container_reader
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
-from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, names_in, read_csv_rows
+from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, read_csv_rows, read_header
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
@@ -126,7 +126,7 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
 
 def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Read blocks up to the first row that Arrow cannot parse, then single rows."""
-    names = names_in(stream, dialect)
+    names = read_header(stream, dialect)
     if not names:
         return
     own_names = None if dialect.has_header else list(names)

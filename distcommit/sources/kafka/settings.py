@@ -27,7 +27,7 @@ from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
-from distcommit.sources.kafka.position_problems import is_number, position_problems
+from distcommit.sources.kafka.check_set_positions import is_number, position_problems
 from distcommit.sources.kafka.topics import (
     OWNED_KEYS,
     TopicSelection,

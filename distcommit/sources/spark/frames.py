@@ -51,7 +51,7 @@ class StagedPart(msgspec.Struct, frozen=True):
         files: number of files.
         rows: number of rows.
         nulls: number of rows without a value in the watermark column.
-        newest: greatest position; None if there is none.
+        newest: greatest value of the watermark column; None for a snapshot, or if all rows have null.
     """
 
     attempt: str
@@ -94,7 +94,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Position | None:
-        """The greatest staged position; None if there is none."""
+        """The greatest staged value of the watermark column; None for a snapshot, or if no row has a value."""
         return max((part.newest for part in self.parts if part.newest is not None), default=None)
 
     @property

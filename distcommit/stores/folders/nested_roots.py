@@ -10,7 +10,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:

@@ -23,8 +23,8 @@ from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.record_validity import valid
-from distcommit.stores.logs.log_segment import Segment, checksum_in, encode_segment
 from distcommit.stores.logs.log_view import LogView
+from distcommit.stores.logs.segment_format import Segment, checksum_in, encode_segment
 
 logger = logging.getLogger(__name__)
 

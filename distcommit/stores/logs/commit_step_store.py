@@ -32,7 +32,7 @@ from distcommit.steps.step_registry import dump_steps, load_steps
 from distcommit.steps.watermark_step import as_one_move
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.logs.sequence_end import OpenStore, SequenceEnd
+from distcommit.stores.logs.step_store_sequence_end import OpenStore, SequenceEnd
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.operator_actions import Release
 from distcommit.stores.state.job_store import JobStore, Roots, open_store, remove_store
@@ -51,7 +51,7 @@ class LogCommitStepStore(CommitStepStore):
     with the stored watermark at the seal, and takes effect in the record that closes the sequence.
 
     `commit` quarantines a sequence with a lost step, and a sequence that processes of `max_attempts` epochs failed to
-    redo. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
+    replay. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
     limit. An outage of the target does not count.
 
     A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
@@ -61,7 +61,7 @@ class LogCommitStepStore(CommitStepStore):
         folder: folder of the stores.
         context: file system and roots of file steps.
         buckets: logs per job, for new stores.
-        max_attempts: failed redos of a sequence before it is quarantined, like a job's `replay.max_attempts`.
+        max_attempts: failed replays of a sequence before it is quarantined, like a job's `replay.max_attempts`.
     """
 
     def __init__(

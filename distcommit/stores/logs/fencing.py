@@ -11,17 +11,9 @@ from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
+from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner, claim, read_claim
 from distcommit.stores.folders.nested_roots import require_apart
-from distcommit.stores.folders.ownership import (
-    OWNER_VERSION,
-    Marker,
-    Owner,
-    claim,
-    newest_end,
-    put_run_marker,
-    read_claim,
-    read_markers,
-)
+from distcommit.stores.folders.run_markers import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.state.job_store import JobStore

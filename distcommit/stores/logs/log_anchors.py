@@ -21,7 +21,7 @@ from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog, checkpoint_every
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence
 from distcommit.stores.logs.log_generation import require_current_generation, require_not_moved

@@ -12,7 +12,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.record_effects import apply
-from distcommit.stores.logs.log_segment import Segment, decode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment
 
 
 class LogView:

@@ -13,7 +13,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, set_aside_folder
 from distcommit.protocol.record_effects import apply
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_segment import Segment
+from distcommit.stores.logs.segment_format import Segment
 from distcommit.stores.state.job_store import JobStore
 
 

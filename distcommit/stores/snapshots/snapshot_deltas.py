@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, snapshot_delta_name

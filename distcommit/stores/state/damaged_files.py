@@ -13,7 +13,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersion
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.state.job_store import JobStore, Roots
 from distcommit.stores.state.recorded_fixed_settings import read_settings
 

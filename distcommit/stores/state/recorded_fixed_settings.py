@@ -20,8 +20,8 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
-from distcommit.stores.state.committed_state import find_committed
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.state_bound_to_settings import find_bound_state
 
 SETTINGS_VERSION = 1
 
@@ -232,11 +232,11 @@ def _find_evidence(
     """Describe the committed state that depends on the recorded settings; empty if there is none. If there is such
     state, no run may replace the settings.
 
-    Read `recorded` before the call. `epoch`: see `find_committed`.
+    Read `recorded` before the call. `epoch`: see `find_bound_state`.
     """
     if recorded.mark is RecordMark.FINAL:
         return "watermarks or states that an operator command has put, or was about to put"
-    return find_committed(
+    return find_bound_state(
         store,
         epoch,
         at_target=any("sink" in name.split(".") for name in changes),

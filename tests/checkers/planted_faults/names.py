@@ -10,13 +10,13 @@ NAMES = (
         "moved-by-its-name",
         "a file of a moved folder is there if one of its name is",
         (
-            "steps.publishing",
+            "steps.bulk_rename",
             "_is_in",
             "file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)",
             "file_id != _MISSING",
         ),
         (
-            "steps.publishing",
+            "steps.bulk_rename",
             "_Batch._missing_in",
             "{file.final_path[cut:]: file.file_id for file in files} == present",
             "{steps[index].file.final_path[cut:] for index in group.indices} == set(present)",
@@ -66,7 +66,7 @@ NAMES = (
         "folder-taken-with-all-in-it",
         "replay moves a staged folder as a whole that holds more than its steps",
         (
-            "steps.publishing",
+            "steps.bulk_rename",
             "probe_all",
             "names == set(group.final_names(steps))",
             "names is not None and names >= set(group.final_names(steps))",

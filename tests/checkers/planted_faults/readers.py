@@ -47,7 +47,7 @@ READERS = (
         "files-held-for-the-newest-snapshot",
         "files that were replaced go though an older snapshot shows them",
         (
-            "stores.snapshots.snapshot_manifests",
+            "stores.snapshots.snapshot_retention",
             "OldestSnapshot._done_epochs",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",

@@ -21,7 +21,7 @@ TRUNCATIONS = (
         "cleaned-up-with-the-neighbours",
         "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
         (
-            "engine.committing.delete_leftover_files",
+            "engine.committing.delete_probes_and_task_output",
             "remove_task_output",
             "attempts.get(unit, ())",
             "[each for known in attempts if known[:5] == unit[:5] for each in attempts[known]]",
@@ -31,7 +31,7 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "mark-deleted",
         "who puts a mark takes it away with the older ones of its kind",
-        ("stores.folders.ownership", "put_run_marker", "other_epoch < epoch", "other_epoch <= epoch"),
+        ("stores.folders.run_markers", "put_run_marker", "other_epoch < epoch", "other_epoch <= epoch"),
     ),
     fault(
         FaultClass.TRUNCATION,

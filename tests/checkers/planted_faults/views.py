@@ -10,7 +10,7 @@ VIEWS = (
         "lost-at-the-first-look",
         "a step is lost if one look at staged files and one at the target, taken one after the other, don't show it",
         (
-            "steps.publishing",
+            "steps.bulk_rename",
             "probe_all",
             "steps[index].verify() if isinstance(answer, Lost) else answer",
             "answer",
@@ -78,7 +78,7 @@ VIEWS = (
         "first-file-tells-of-all",
         "that a folder's first file went where it was to go is taken for all of them",
         (
-            "steps.publishing",
+            "steps.bulk_rename",
             "_Batch.move_first_files",
             "[index for index in group.indices if index != todo[0]]",
             "list[int]()",

@@ -14,7 +14,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed

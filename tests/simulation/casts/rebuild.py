@@ -19,7 +19,8 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, has_store, open_store

@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError, LockHeldError
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.task_progress import progress_folder, read_progress
 from distcommit.engine.run_settings import RunSettings
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.logs.fencing import claim_folders, end_run, newer_runs
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.casts.parts import (

@@ -19,7 +19,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import new_run_id
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -26,7 +26,8 @@ from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.snapshots.expiry_requests import put_expiry_request, readable_expiry_request
 from distcommit.stores.state.job_store import open_store

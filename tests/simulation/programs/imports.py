@@ -11,7 +11,7 @@ from distcommit.app.admin.rebuild_store import accept_store, plan_rebuild, rebui
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.watermark import Watermark
 from distcommit.stores.folders.nested_roots import first_published
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.operator.operator_actions import set_watermarks
 from distcommit.stores.state.job_store import open_store

@@ -14,7 +14,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
-from distcommit.stores.logs.log_segment import Segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, encode_segment
 from tests.simulation.log_watch import ANOTHERS_ID
 from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, put_file, run_and_look
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -10,7 +10,8 @@ from functools import partial
 
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
-from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import open_store

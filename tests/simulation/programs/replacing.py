@@ -17,7 +17,8 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

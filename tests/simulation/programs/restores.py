@@ -15,7 +15,7 @@ from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.records.snapshot_entries import SnapshotName
+from distcommit.core.records.bucket_and_dataset_snapshots import SnapshotName
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -36,7 +36,7 @@ from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.history.run_records import put_record
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
-from distcommit.stores.logs.log_segment import Segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, encode_segment
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.recorded_fixed_settings import record_settings

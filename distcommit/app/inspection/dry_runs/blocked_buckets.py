@@ -11,7 +11,7 @@ from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreErr
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.dry_run_file_system import DryRunDeletes
-from distcommit.stores.folders.ownership import newest_end, read_markers
+from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published
 from distcommit.stores.logs.log_generation import require_current_generation

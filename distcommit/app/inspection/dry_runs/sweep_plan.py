@@ -20,7 +20,7 @@ from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
 from distcommit.stores.history.retention import Retention, expire_history
 from distcommit.stores.logs.log_anchors import require_intact
-from distcommit.stores.snapshots.snapshot_manifests import expire_older_snapshots
+from distcommit.stores.snapshots.snapshot_retention import expire_older_snapshots
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 

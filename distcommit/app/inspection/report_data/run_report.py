@@ -165,7 +165,7 @@ def make_report(
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
 
     Raises:
-        ConfigurationError: if nothing is recorded of such a run.
+        ConfigurationError: if nothing is recorded of a run of this epoch.
     """
     attempts: list[Attempt] = []
     tasks: list[TaskRows] = []

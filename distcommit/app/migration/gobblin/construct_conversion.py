@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from distcommit.app.migration.gobblin.java_classes import port_note, port_of, simple_name
+from distcommit.app.migration.gobblin.classes_to_port import port_note, port_of, simple_name
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, integer_of, listed
 from distcommit.app.migration.gobblin.read_properties import Property
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from distcommit.app.migration.gobblin.classes_to_port import port_note, port_of, simple_name
 from distcommit.app.migration.gobblin.construct_conversion import put_constructs, put_fork
 from distcommit.app.migration.gobblin.file_conversion import FILE_SOURCES, put_files
-from distcommit.app.migration.gobblin.java_classes import port_note, port_of, simple_name
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, choice_of, integer_of, listed, truth
 from distcommit.app.migration.gobblin.kafka_conversion import put_kafka
 from distcommit.app.migration.gobblin.sink_conversion import put_sinks

@@ -12,9 +12,9 @@ import msgspec
 import yaml
 
 from distcommit.app.job_file.load_job_file import parse_config
+from distcommit.app.migration.gobblin.classes_to_port import PORTS
 from distcommit.app.migration.gobblin.conversion_rules import RULES
 from distcommit.app.migration.gobblin.folder_conversion import put_folders
-from distcommit.app.migration.gobblin.java_classes import PORTS
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, TranslatedProperty, UntranslatedProperty
 from distcommit.app.migration.gobblin.read_properties import read_properties
 from distcommit.app.migration.gobblin.untranslated_reasons import reason_of

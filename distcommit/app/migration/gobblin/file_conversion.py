@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from distcommit.app.migration.gobblin.java_classes import simple_name
+from distcommit.app.migration.gobblin.classes_to_port import simple_name
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, listed, truth
 from distcommit.app.migration.gobblin.read_properties import Property
 

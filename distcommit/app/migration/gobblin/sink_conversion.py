@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from distcommit.app.migration.gobblin.classes_to_port import simple_name
 from distcommit.app.migration.gobblin.construct_conversion import Chain, chains_of
-from distcommit.app.migration.gobblin.java_classes import simple_name
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, choice_of, listed
 from distcommit.app.migration.gobblin.read_properties import Property
 

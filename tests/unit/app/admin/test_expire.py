@@ -24,7 +24,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.tombstones import read_tombstone
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator.operator_actions import set_watermark

@@ -22,7 +22,7 @@ from distcommit.protocol.paths.output import published_epoch
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.logs.log_segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment, encode_segment
 from distcommit.stores.operator.operator_actions import accept, set_watermark
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset

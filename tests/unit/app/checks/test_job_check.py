@@ -24,7 +24,7 @@ from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.support.installation import install_command
 from distcommit.sources.watermark_column import PARTITION
-from distcommit.stores.folders.ownership import Marker, put_run_marker
+from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.logs.log_anchors import record_cut_began
 

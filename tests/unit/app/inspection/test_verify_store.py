@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.protocol.paths.store import record_name, segment_name
 from distcommit.stores.history.run_records import RunRecord, recorded_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, decode_task_rows, encode_task_rows, outcome_row
-from distcommit.stores.logs.log_segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment, encode_segment
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from tests.simulation.world import ROOTS
 from tests.unit.engine.committing.situations import WORLD

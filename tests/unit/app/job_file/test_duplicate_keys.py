@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from distcommit.app.job_file.load_job_file import load_config
-from distcommit.app.job_file.yaml_loading import load_yaml
+from distcommit.app.job_file.yaml_without_duplicate_keys import load_yaml
 from distcommit.core.errors import ConfigurationError
 
 

@@ -28,12 +28,12 @@ from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.snapshots.snapshot_manifests import (
-    expire_older_snapshots,
     put_snapshot,
     read_snapshot_manifest,
     snapshot_manifest_path,
     valid_manifests,
 )
+from distcommit.stores.snapshots.snapshot_retention import expire_older_snapshots
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.stores.state.recorded_fixed_settings import record_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -34,7 +34,7 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.run_records import read_cancel
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock
-from tests.unit.app.running.test_alerts import script
+from tests.unit.app.running.test_run_alerts import script
 
 DAILY = {"cron": "0 2 29 2 *"}
 """A schedule that fires once in four years."""

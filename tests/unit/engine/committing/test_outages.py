@@ -19,10 +19,10 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.records.log_records import Postponed
-from distcommit.engine.committing.delete_leftover_files import RemoveProbes
+from distcommit.engine.committing.delete_probes_and_task_output import RemoveProbes
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import RunResult
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import ROOTS, World

@@ -32,7 +32,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.state.run_plans import put_manifest
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

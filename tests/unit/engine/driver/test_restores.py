@@ -29,8 +29,8 @@ from distcommit.protocol import next_log_record
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import require_newest
-from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.logs.rebucket_logs import Move, rebucket
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator.operator_actions import retry_all, set_watermark
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

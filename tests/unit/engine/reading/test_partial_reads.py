@@ -19,7 +19,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.seal_decision import CommitPolicy
-from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -22,8 +22,8 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
-from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.logs.rebucket_logs import Move, rebucket
+from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

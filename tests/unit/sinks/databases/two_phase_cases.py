@@ -28,9 +28,9 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.databases import two_phase
+from distcommit.sinks.databases import prepared_transactions
+from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.databases.table_sink import TableSink
-from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.testing.contracts.killed_processes import fork_server
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.databases.commit_steps import numbers, refused
@@ -117,7 +117,7 @@ class TwoPhaseCases:
         self, target: PreparingTarget, caplog: pytest.LogCaptureFixture
     ) -> None:
         sink, committed, aborted = target.sink(), "1" * 32, "2" * 32
-        with caplog.at_level(logging.INFO, two_phase.__name__):
+        with caplog.at_level(logging.INFO, prepared_transactions.__name__):
             writers = [target.writer(sink, 1, attempt) for attempt in (committed, aborted)]
             infos: list[Any] = []
             for writer in writers:
@@ -126,7 +126,7 @@ class TwoPhaseCases:
             names = {name[-32:]: name for name in target.prepared()}
             assert target.commit(sink, CommitRequest("a", 1, (infos[0],), attempts=(committed,))) == [Committed()]
             target.abort(sink, aborted)
-        logged = [record.getMessage() for record in caplog.records if record.name == two_phase.__name__]
+        logged = [record.getMessage() for record in caplog.records if record.name == prepared_transactions.__name__]
         of_both = [line.removeprefix("transaction ") for line in logged]
         for attempt, end in ((committed, "committed"), (aborted, "rolled back")):
             own = [line.partition(": ") for line in of_both if attempt in line]
@@ -602,6 +602,7 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
 
 
 SHARED: tuple[str, ...] = tuple(
-    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "commit_proofs.py", "prepared_rows.py")
+    str(Path(prepared_transactions.__file__).with_name(name))
+    for name in ("prepared_transactions.py", "commit_proofs.py", "prepared_rows.py")
 )
 """Modules that writers of every database use."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect
-from distcommit.sources.files.csv_rows import names_in, problem_of, read_csv_rows
+from distcommit.sources.files.csv_rows import problem_of, read_csv_rows, read_header
 from distcommit.sources.files.settings import FilesSource
 
 BACKSLASH, PLAIN = Dialect(escape="\\"), Dialect(quote="")
@@ -89,7 +89,7 @@ def test_block_reader_and_row_reader_return_the_same_rows(pieces: list[str], dia
 @pytest.mark.parametrize("header", ['"a"b,c', '"a,c', '"a" ,c'])
 def test_header_with_bad_quotes_fails_its_file(header: str) -> None:
     with pytest.raises(ValueError, match="its first row has"):
-        names_in(io.BytesIO(f"{header}\n1,2\n".encode()), Dialect())
+        read_header(io.BytesIO(f"{header}\n1,2\n".encode()), Dialect())
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -23,7 +23,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation
 from tests.simulation.damage import of_version
 from tests.simulation.programs.parts import new_machine

@@ -27,8 +27,8 @@ from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder
 from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.logs.log_segment import Segment, encode_segment
 from distcommit.stores.logs.rebucket_logs import Move, Rebucketed, rebucket
+from distcommit.stores.logs.segment_format import Segment, encode_segment
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

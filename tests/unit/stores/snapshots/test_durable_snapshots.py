@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
+from distcommit.core.records.bucket_and_dataset_snapshots import DatasetSnapshot
 from distcommit.core.records.log_records import Done
-from distcommit.core.records.snapshot_entries import DatasetSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.stores.snapshots.snapshot_deltas import published_datasets, read_chain, write_snapshot_entry

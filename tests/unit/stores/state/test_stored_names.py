@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
@@ -48,7 +49,6 @@ from distcommit.core.records.run_counts import (
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
-from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
 from distcommit.engine.run_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
@@ -62,7 +62,8 @@ from distcommit.sources.files.progress import ListedFile
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
-from distcommit.stores.folders.ownership import OWNER_VERSION, Marker, Owner
+from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner
+from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
@@ -75,7 +76,7 @@ from distcommit.stores.history.run_records import (
     RunRecord,
 )
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind
-from distcommit.stores.logs.log_segment import FORMAT_VERSION
+from distcommit.stores.logs.segment_format import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_store import SCHEMA_VERSION, StoredSchema
 from distcommit.stores.snapshots.expiry_requests import EXPIRY_REQUEST_VERSION, ExpiryRequest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
-from distcommit.stores.folders.ownership import Marker, read_claim
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World

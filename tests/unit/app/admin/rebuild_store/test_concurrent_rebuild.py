@@ -17,7 +17,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.operator import operator_actions

@@ -20,7 +20,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.sources.files.settings import FilesSource
-from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

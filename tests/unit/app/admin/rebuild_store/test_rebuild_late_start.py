@@ -15,7 +15,7 @@ from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.kafka.plan_dataset import plan_dataset
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.kafka.topics import PartitionLog
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store

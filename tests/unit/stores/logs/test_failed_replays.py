@@ -1,4 +1,4 @@
-"""The commit step store counts failed redos like a job's runs, and skips a dataset after the limit."""
+"""The commit step store counts failed replays like a job's runs, and skips a dataset after the limit."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_process_that_sealed_a_sequence_may_retry_it_without_limit(context: Step
     assert attempted(store) == "returned True"
 
 
-def test_failed_redos_of_as_many_processes_as_the_limit_quarantine_the_dataset(
+def test_failed_replays_of_as_many_processes_as_the_limit_quarantine_the_dataset(
     context: StepContext, tmp_path: Path
 ) -> None:
     sealed(context, tmp_path)
@@ -124,7 +124,7 @@ def test_failed_redos_of_as_many_processes_as_the_limit_quarantine_the_dataset(
             if number < LIMIT:
                 assert "it returned False" in attempted(store)
         if number == LIMIT:
-            assert f"quarantined after {LIMIT} failed redos" in attempted(store)
+            assert f"quarantined after {LIMIT} failed replays" in attempted(store)
         assert len(state(context, tmp_path).tried_epochs) == number
     after = process(context, tmp_path)
     assert attempted(after) == "skipped"
@@ -146,7 +146,7 @@ def test_quarantined_sequence_is_released_by_retry_or_accept(context: StepContex
     assert store.watermark("job", "d") == Watermark({"": 5})
 
 
-def test_outage_of_the_output_is_not_counted_as_a_failed_redo(context: StepContext, tmp_path: Path) -> None:
+def test_outage_of_the_output_is_not_counted_as_a_failed_replay(context: StepContext, tmp_path: Path) -> None:
     sealed(context, tmp_path)
     output = Path(context.output_root)
     for _ in range(LIMIT + 1):

@@ -14,7 +14,7 @@ from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus, failed_in_a_row, read_runs
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
-from distcommit.app.running.alert_hooks import Alert, send_alert
+from distcommit.app.running.alert_delivery import Alert, send_alert
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.clock import Clock
 from distcommit.stores.history.run_records import RunRecord, read_record

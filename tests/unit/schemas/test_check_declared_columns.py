@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from distcommit.schemas.declared_columns import describe_columns, misfits
+from distcommit.schemas.check_declared_columns import describe_columns, misfits
 from distcommit.schemas.evolution import is_narrower
 
 UTC = pa.timestamp("us", "UTC")

@@ -10,7 +10,7 @@ import pytest
 from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.logs.log_anchors import record_cut_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

@@ -1,4 +1,4 @@
-"""The end of a sequence of the commit step store: closed, lost, or redone without success."""
+"""The end of a sequence of the commit step store: closed, lost, or replayed without success."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class SequenceEnd:
     def fail(
         self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
     ) -> DistcommitError:
-        """Count a failed redo, once per epoch, and return the error to raise.
+        """Count a failed replay, once per epoch, and return the error to raise.
 
-        A commit by the process that sealed the sequence is not a redo. An outage of the target does not count.
+        A commit by the process that sealed the sequence is not a replay. An outage of the target does not count.
         """
         opened, name = self.opened, self.name
         add_ids(error, bucket=self.bucket)
@@ -108,7 +108,7 @@ class SequenceEnd:
         if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:
             return error
         todo = (
-            f"the dataset is quarantined after {max_attempts} failed redos: correct the cause, then call"
+            f"the dataset is quarantined after {max_attempts} failed replays: correct the cause, then call"
             f" release({opened.store.job!r}, {name.dataset_urn!r}, how) with 'retry', 'accept' or 'abandon'"
         )
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})

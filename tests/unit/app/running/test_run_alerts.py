@@ -30,8 +30,8 @@ from cryptography.x509.oid import NameOID
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.job_file.sections.alert_settings import CommandHook, EmailHook, WebHook
-from distcommit.app.running.alert_hooks import Alert, send_alert
-from distcommit.app.running.alerts import alerting, alerts_of
+from distcommit.app.running.alert_delivery import Alert, send_alert
+from distcommit.app.running.run_alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.engine.driver.run import run
 from distcommit.engine.driver.run_recorder import recorded_run

@@ -14,7 +14,7 @@ from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.job_store import JobStore
 
 
-def find_committed(store: JobStore, epoch: int, *, at_target: bool, regroups: bool) -> str:
+def find_bound_state(store: JobStore, epoch: int, *, at_target: bool, regroups: bool) -> str:
     """Return the first state that depends on the fixed settings, for a message; empty if there is none.
 
     Costs one read of the job log and of each bucket's log, and a listing of the output.

@@ -1,0 +1,56 @@
+"""Run markers in an output: the runs that may have published there. They show whether a store is older than its output.
+
+<output>/.distcommit/<epoch>-<mark>     a run marker
+
+Reading them costs one listing per run, however much is published.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.protocol.paths.output import run_marker_name, run_marker_of
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
+
+
+class Marker(StrEnum):
+    """The kinds of run markers in an output.
+
+    BEGAN: the run may publish. ENDED: the run has ended. CLEAN: the run has ended and left no sequence open. REBUILD: a
+    rebuild is in progress; no run starts in the meantime. UNSEALED: the run publishes before it seals (at-least-once),
+    so that the published files of its epoch may be only a part of what it has read.
+    """
+
+    BEGAN = "began"
+    ENDED = "ended"
+    CLEAN = "clean"
+    REBUILD = "rebuild"
+    UNSEALED = "unsealed"
+
+
+def read_markers(fs: FileSystem, output: str) -> dict[Marker, int]:
+    """Return the newest epoch of each marker; 0 if there is none."""
+    newest = dict.fromkeys(Marker, 0)
+    for entry in fs.list_folder(f"{output}/{OWNERSHIP_FOLDER}"):
+        epoch, mark = run_marker_of(entry.name) or (0, "")
+        if mark in newest:
+            newest[Marker(mark)] = max(newest[Marker(mark)], epoch)
+    return newest
+
+
+def newest_end(run_markers: dict[Marker, int]) -> int:
+    """Return the newest ended epoch of these markers."""
+    return max(run_markers[Marker.ENDED], run_markers[Marker.CLEAN])
+
+
+def put_run_marker(fs: FileSystem, output: str, epoch: int, mark: Marker) -> None:
+    """Put a marker, durably, and delete older markers of the same kind."""
+    folder = f"{output}/{OWNERSHIP_FOLDER}"
+    fs.make_folders(folder)
+    fs.put_if_absent(f"{folder}/{run_marker_name(epoch, mark)}", b"")
+    fs.sync([folder], output)
+    for entry in fs.list_folder(folder):
+        other_epoch, other = run_marker_of(entry.name) or (epoch, "")
+        if other == mark and other_epoch < epoch:
+            fs.delete(f"{folder}/{entry.name}")
