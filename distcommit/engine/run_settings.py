@@ -50,6 +50,7 @@ class RunSettings:
             writes down the work unit that it reads, and leaves out the work units at which a worker died.
         alone: id of the only work unit that the task reads; empty for all of the task's work units.
         has_died_alone: whether the previous launch died while it read only that work unit.
+        hands_back: whether another executor repeats the task if it raises NodeFailedError.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -77,6 +78,7 @@ class RunSettings:
     after_death: bool = False
     alone: str = ""
     has_died_alone: bool = False
+    hands_back: bool = False
     refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 

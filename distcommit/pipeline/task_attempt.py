@@ -162,6 +162,11 @@ class Attempt:
         return self._error is None and self._branches is not None and self._branches.prepares_in_background
 
     @property
+    def error(self) -> Exception | None:
+        """The error that failed the attempt."""
+        return self._error
+
+    @property
     def bytes_read(self) -> int:
         """Payload bytes read so far. Most of them may be in memory until `prepare` returns."""
         return self._counts.bytes_read

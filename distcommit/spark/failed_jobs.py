@@ -14,6 +14,12 @@ _EXIT_CODE = re.compile(r"(?:exited with code|exit code|exit status)[:\s]*(\d+)"
 _JVM_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: ([^\n]*))?")
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: [^\n]*)?)$", re.MULTILINE)
 _PREFIX = re.compile(r"^(?:An error occurred while calling [^\n]*\n)?(?:: )?(?:[\w.$]+(?:Exception|Error): )*")
+CAN_NOT_RUN = re.compile(
+    r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
+    r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
+    r"|\w+ >= [\d.]+ must be installed[^\n]*|Error from python worker:\s*[^\n]*"
+)
+"""Failures of executors whose Python cannot run this package."""
 _SIGNALS = {
     134: "SIGABRT",
     137: "SIGKILL, as by the kernel or a resource manager when memory runs out",

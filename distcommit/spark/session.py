@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -19,7 +19,7 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.java_check import check_java
-from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings, is_cluster
 from distcommit.spark.submitted_settings import given_settings, is_submitted, master_of, report_overridden
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,16 @@ _SETTINGS = {
     "spark.driver.memory": "1g",
 }
 """The product's defaults for settings that the job file, spark-submit and spark-defaults.conf do not set."""
+_REPEATED_ELSEWHERE = {
+    "spark.excludeOnFailure.taskAndStage.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1000000",
+}
+"""Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
+for other tasks, because records that kill workers would exclude all of them.
+"""
+_EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
+"""Prefixes of settings that replace these defaults together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Setting for Unix sockets, over which workers answer 4 times faster than over TCP. A socket's path is limited to about
 100 bytes, and the folders of containers are longer.
@@ -93,8 +103,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", supplied["spark.pyspark.python"])
     elif "spark.pyspark.python" not in supplied:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
-    own = {key: value for key, value in defaults.items() if key not in supplied}
+    own = default_settings(master, {*supplied, *settings.conf})
     conf = {key: with_secret_files(value) for key, value in {**own, **settings.conf}.items()}
     conf[_REDACTION] = redaction_pattern(settings.conf)
     for key, value in conf.items():
@@ -104,6 +113,14 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         return builder.getOrCreate()
     except Exception as error:
         raise not_started(error, master) from error
+
+
+def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
+    """Return the product's settings for a master, without those that are given by name."""
+    defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
+    if is_cluster(master) and not any(name.startswith(_EXCLUSION) for name in given):
+        defaults |= _REPEATED_ELSEWHERE
+    return {name: value for name, value in defaults.items() if name not in given}
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:

@@ -65,5 +65,10 @@ class SparkSettings(SettingsModel):
         }
 
 
+def is_cluster(master: str) -> bool:
+    """Return whether Spark with this master has executors apart from the driver."""
+    return not master.startswith("local") or master.startswith("local-cluster")
+
+
 def _is_uri(name: str) -> bool:
     return name.startswith(_CATALOG) and name.endswith(".uri") and name.count(".") == _CATALOG.count(".") + 1

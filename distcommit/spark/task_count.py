@@ -10,7 +10,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings, is_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def slots_of(spark: SparkSession) -> int:
     """
     context = spark.sparkContext
     conf, master = context.getConf(), context.master or ""
-    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    is_local = not is_cluster(master)
     if configured := 0 if is_local else configured_slots(conf, master):
         return configured
     if not is_local:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import logging
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -21,11 +20,18 @@ from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.redaction import redacted
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.engine.driver.launch_interface import JobFailedError, Result
+from distcommit.engine.driver.task_reports import Report
+from distcommit.engine.node_failures import NodeFailedError
 from distcommit.engine.run_settings import RunSettings
-from distcommit.spark.failed_jobs import describe_death, failure_text
+from distcommit.spark.failed_jobs import CAN_NOT_RUN, describe_death, failure_text
+from distcommit.spark.repeated_tasks import describe_repeated
+from distcommit.spark.session_settings import is_cluster
+
+logger = logging.getLogger(__name__)
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
 """Exceptions of a failed Spark job. Py4JJavaError is raised for failures outside Python code, such as lost
@@ -37,12 +43,6 @@ _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
 _POOL = "spark.scheduler.pool"
 """Thread-local property with the pool of Spark's fair scheduler; other schedulers ignore it."""
 
-_CAN_NOT_RUN = re.compile(
-    r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
-    r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
-    r"|\w+ >= [\d.]+ must be installed[^\n]*|Error from python worker:\s*[^\n]*"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionCall(Generic[Result]):
@@ -51,17 +51,23 @@ class PartitionCall(Generic[Result]):
     Attributes:
         function: the executor function.
         settings: the run.
+        hands_back: how many of the first attempts at a task may fail for a reason that may be the node's.
     """
 
     function: Callable[[RunSettings, int], Result]
     settings: RunSettings
+    hands_back: int = 0
 
     def in_task(self, partition: int, empty: Iterable[object]) -> Iterator[bytes]:
         """Call the function for one partition of an empty RDD, and yield the encoded report."""
         del empty
         _reduce_garbage_collection()
         _log_at_info()
-        settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
+        settings, attempt = self.settings, _attempt()
+        if attempt:
+            settings = replace(settings, after_death=True)
+        if attempt < self.hands_back:
+            settings = replace(settings, hands_back=True)
         with _redacted_errors():
             report = self.function(settings, partition)
         yield msgspec.msgpack.encode(report)
@@ -73,10 +79,10 @@ class PartitionCall(Generic[Result]):
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
 
 
-def _is_retry() -> bool:
-    """Return whether an earlier attempt at this Spark task failed, or a speculative attempt runs beside it."""
+def _attempt() -> int:
+    """Return how many attempts at this Spark task failed, or run beside it by speculation."""
     context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
+    return 0 if context is None else context.attemptNumber()
 
 
 class TaskError(Exception):
@@ -129,10 +135,9 @@ class SparkLaunch:
     def __call__(
         self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
     ) -> list[Result]:
-        call = PartitionCall(function, settings)
-        collect = self._over_connect if over_connect(self.spark) else self._by_rdd
+        hands_back = _attempts_to_repeat(self.spark)
         try:
-            reports = collect(call, tasks)
+            results = self._collect(PartitionCall(function, settings, hands_back), tasks)
         except _JOB_FAILURES as error:
             _require_package(self.spark, str(error))
             if describe_death(str(error)):
@@ -153,7 +158,23 @@ class SparkLaunch:
                 todo="run again: sealed commits are replayed. If it dies again, look for a killed Java process in"
                 " the machine's log, and increase spark.driver.memory",
             ) from error
-        return [from_msgpack(report, kind) for report in reports]
+        reports = [from_msgpack(report, kind) for report in results]
+        if hands_back:
+            reports[0] = _with_notes(reports[0], describe_repeated(self.spark.sparkContext, settings.run_id))
+        return reports
+
+    def _collect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
+        """Run a job. If Spark has no other executor for a task that was handed back, run the job again, and let each
+        executor do all of its work.
+        """
+        collect = self._over_connect if over_connect(self.spark) else self._by_rdd
+        try:
+            return collect(call, tasks)
+        except _JOB_FAILURES as error:
+            if not call.hands_back or NodeFailedError.__name__ not in str(error):
+                raise
+            logger.warning("no other executor repeats a failed task: %s", failure_text(str(error)))
+            return collect(replace(call, hands_back=0), tasks)
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         context, tag = self.spark.sparkContext, call.settings.run_id
@@ -175,6 +196,24 @@ class SparkLaunch:
         return [bytes(row["report"]) for row in rows]
 
 
+def _attempts_to_repeat(spark: SparkSession) -> int:
+    """Return after how many attempts at a task Spark makes another one: 0 without other executors (local mode), and
+    over Spark Connect, which does not report its settings.
+    """
+    if over_connect(spark):
+        return 0
+    context = spark.sparkContext
+    return int(context.getConf().get("spark.task.maxFailures", "4") or 4) - 1 if is_cluster(context.master or "") else 0
+
+
+def _with_notes(report: Any, notes: Reasons) -> Any:
+    """Return a task's report with more notes."""
+    if isinstance(report, Report):
+        return msgspec.structs.replace(report, notes=report.notes + notes)
+    part = getattr(report, "report", None)
+    return report if part is None else msgspec.structs.replace(report, report=_with_notes(part, notes))
+
+
 def _phase(call: PartitionCall[Any]) -> str:
     return call.function.__name__.removesuffix("_partition").replace("_", " ")
 
@@ -192,7 +231,7 @@ def over_connect(spark: SparkSession) -> bool:
 
 def _require_package(spark: SparkSession, failure: str) -> None:
     """Raise a typed error if a job failed because the executors' Python cannot import this package."""
-    match = _CAN_NOT_RUN.search(failure)
+    match = CAN_NOT_RUN.search(failure)
     if match is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""`python -m tests.cluster main-job|flow|sinks|soak|readers`: kill and audit jobs on real servers (Kafka, HDFS, a Spark
-cluster).
+"""`python -m tests.cluster main-job|flow|sinks|soak|readers|poison|bad-node`: kill and audit jobs on real servers
+(Kafka, HDFS, a Spark cluster).
 
-`readers` reads beside runs of a job on this machine's disk.
+`readers` reads beside runs of a job on this machine's disk. `poison` and `bad-node` use a Spark cluster and this disk.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from tests.checkers.soak import soak
+from tests.cluster.bad_nodes import FAULTS_OF_NODES, Fault, run_bad_nodes
 from tests.cluster.flow import run_flow
 from tests.cluster.main_job import MainJobResult, Size, main_job
 from tests.cluster.readers import run_readers
@@ -147,6 +148,38 @@ def soak_command(
         for violation in result.violations:
             typer.echo(f"  {violation}")
     raise typer.Exit(1 if result.duplicates or result.missing or result.violations else 0)
+
+
+_Datasets = Annotated[int, typer.Option(min=3, help="How many datasets.")]
+_Kills = Annotated[int, typer.Option(min=0, help="How many runs are killed in all.")]
+_Seed = Annotated[int, typer.Option(help="Chooses whom and when.")]
+
+
+@app.command("poison")
+def poison_command(datasets: _Datasets = 40, kills: _Kills = 10, seed: _Seed = 1, as_json: AsJson = False) -> None:
+    """Kill runs of a job in which two records kill their worker; audit."""
+    _bad_nodes(("poison",), datasets, kills, seed, as_json=as_json)
+
+
+@app.command("bad-node")
+def bad_node_command(datasets: _Datasets = 40, kills: _Kills = 10, seed: _Seed = 1, as_json: AsJson = False) -> None:
+    """Kill runs on a cluster of which one node is bad; audit."""
+    _bad_nodes(FAULTS_OF_NODES, datasets, kills, seed, as_json=as_json)
+
+
+def _bad_nodes(faults: tuple[Fault, ...], datasets: int, kills: int, seed: int, *, as_json: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="bad-node-") as folder:
+        result = run_bad_nodes(Path(folder), _say, faults=faults, datasets=datasets, kills=kills, seed=seed)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        typer.echo(
+            f"{result.published} of {result.datasets} datasets published in spite of {result.kills} kills,"
+            f" {result.innocents_starved} starved; {result.duplicates} duplicates, {result.missing} missing"
+        )
+        for problem in result.problems:
+            typer.echo(f"  {problem}")
+    raise typer.Exit(0 if result.is_exact else 1)
 
 
 def _table(result: MainJobResult) -> str:

@@ -49,7 +49,7 @@ CONTRACTS = {
     "file-systems": Contract(
         FileSystemContract,
         "Results of the file system contract",
-        f"from real servers (HDFS 3.4.2, Samba, {platform.system()}, Python {platform.python_version()})",
+        f"from real servers (Azurite, HDFS 3.4.2, Samba, {platform.system()}, Python {platform.python_version()})",
         {
             "test_file_systems.TestLocalFileSystem": "local disk",
             "test_file_systems.TestLocalFileSystemThatIsNotDurable": "local disk, `durability: none`",
@@ -58,6 +58,7 @@ CONTRACTS = {
             "test_hdfs.TestHdfsFileSystem": "`hdfs://`",
             "test_hdfs.TestHdfsFileSystemOverHttp": "`webhdfs://`",
             "test_s3.TestS3FileSystem": "`s3://`, on moto's mock of S3",
+            "test_azure.TestBlobFileSystem": "`az://`, on Azurite",
             "test_smb.TestSmbFileSystem": "`smb://` by fsspec, on Samba",
         },
     ),

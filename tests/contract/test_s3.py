@@ -245,6 +245,12 @@ def test_store_without_conditional_requests_is_rejected(bucket: str, puts: bool,
         open_store(S3FileSystem(IgnoresConditions(bucket, puts)), roots, "clicks", 2, create=True)
 
 
+def test_empty_bucket_has_no_root_folder(fs: S3FileSystem) -> None:
+    assert fs.status("/") is None
+    fs.put_if_absent("/a", b"")
+    assert fs.status("/") == FileStatus(0, 0, 0, is_folder=True)
+
+
 def test_missing_bucket_is_named(bucket: str) -> None:
     missing = S3FileSystem(S3Requests("nobody-has-this"))
     for ask in (missing.read, missing.status, missing.list_folder, lambda path: missing.put_if_absent(path, b"")):

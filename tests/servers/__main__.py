@@ -1,4 +1,4 @@
-"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: start a server and end it on Ctrl-C.
+"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|azure|smb`: start a server until Ctrl-C.
 
 It prints the server's addresses as shell variables. Each server is imported when it is asked for, because some need
 packages of an extra. If one is missing, the error has the command that installs it.
@@ -73,6 +73,15 @@ def _s3() -> Iterator[str]:
 
 
 @contextmanager
+def _azure() -> Iterator[str]:
+    from tests.servers.azure import AzureServer
+
+    with AzureServer() as server:
+        shown = " ".join(f"{name}={value}" for name, value in server.environment.items())
+        yield f"{shown} CONTAINER={server.make_container()}"
+
+
+@contextmanager
 def _smb() -> Iterator[str]:
     from tests.servers.smb import SmbServer
 
@@ -89,6 +98,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "mariadb": _mariadb,
     "spark": _spark,
     "s3": _s3,
+    "azure": _azure,
     "smb": _smb,
 }
 

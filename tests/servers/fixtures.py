@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.azure import AzureServer
 from tests.servers.hdfs import HdfsServer
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.kafka import KafkaServer
@@ -123,6 +124,13 @@ def rest_server() -> Iterator[RestServer]:
 def s3_server() -> Iterator[S3Server]:
     """Yield an S3 server. Tests share it: use a bucket of your own."""
     with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    """Yield a server of Azure Blob Storage. Tests share it: use a container of your own."""
+    with AzureServer() as server:
         yield server
 
 

@@ -8,7 +8,9 @@ import socket
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pyspark
 
@@ -17,6 +19,8 @@ from tests.servers.process import Server, ServerProcess, free_ports
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _CORES = 2
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+_READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
 
 
 class SparkCluster(Server):
@@ -51,17 +55,25 @@ class SparkCluster(Server):
         """Kill a worker (1 or 2) with its executors and their Python workers by SIGKILL."""
         self._workers.pop(worker).kill()
 
-    def start_worker(self, worker: int) -> None:
-        """Start a killed worker again, and wait until the master has registered it."""
+    def start_worker(self, worker: int, *, read_only: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        """Start a killed worker again, and wait until the master has registered it.
+
+        Args:
+            worker: the worker, 1 or 2.
+            read_only: folder that this worker and its executors cannot write, as after a disk failure. Needs Linux
+                and the permission to create a mount namespace.
+            env: variables of this worker and its executors.
+        """
         before = self._workers_alive()  # the master may still list the killed one
-        self._launch_worker(worker)
+        prefix = ["unshare", "--mount", "--map-root-user", "sh", "-c", _READ_ONLY, str(read_only)] if read_only else []
+        self._launch_worker(worker, prefix, env or {})
         self._workers[worker].wait_until(lambda: bool(self._workers_alive() - before))
 
     def processes(self) -> list[int]:
         """Return the live processes of both workers, including executors and their Python workers."""
         return [pid for worker in self._workers.values() for pid in processes_of_session(worker.session_id)]
 
-    def _launch_worker(self, worker: int) -> None:
+    def _launch_worker(self, worker: int, prefix: Sequence[str] = (), env: Mapping[str, str] = _NO_VARIABLES) -> None:
         arguments = ["--host", f"127.0.0.{worker + 1}", "--cores", str(_CORES), "--memory", "1g", "--webui-port", "0"]
         self._workers[worker] = self._launch(
             f"Spark worker {worker}",
@@ -70,14 +82,28 @@ class SparkCluster(Server):
             "--work-dir",
             str(self._folder / f"work-{worker}"),
             self.master,
+            prefix=prefix,
+            env=env,
         )
 
-    def _launch(self, name: str, main_class: str, *arguments: str) -> ServerProcess:
+    def _launch(
+        self,
+        name: str,
+        main_class: str,
+        *arguments: str,
+        prefix: Sequence[str] = (),
+        env: Mapping[str, str] = _NO_VARIABLES,
+    ) -> ServerProcess:
         return ServerProcess(
             name,
-            [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}", *arguments],
+            [*prefix, str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}", *arguments],
             self._folder / f"{name}.log",
-            {"SPARK_HOME": str(_SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m", "SPARK_LOCAL_DIRS": str(self._folder)},
+            {
+                "SPARK_HOME": str(_SPARK_HOME),
+                "SPARK_DAEMON_MEMORY": "512m",
+                "SPARK_LOCAL_DIRS": str(self._folder),
+                **env,
+            },
         )
 
     def _workers_alive(self) -> set[str]:

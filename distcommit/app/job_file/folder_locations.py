@@ -15,29 +15,36 @@ from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs_file_system import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
+from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 from distcommit.fs.request_counting import counting_calls
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
     "webhdfs": "webhdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
     "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
+    "az": "az://CONTAINER/prefix, for the account of AZURE_STORAGE_ACCOUNT_NAME",
+    "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/prefix",
 }
 """The form of a folder's URL by scheme. Other schemes are fsspec's."""
 
 _FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
-_COPIES = "its rename copies and deletes: a paused run could put a file back; of object stores only S3 is supported"
+_COPIES = (
+    "its rename copies and deletes: a paused run could put a file back;"
+    " of object stores only S3 and Azure are supported"
+)
 _REPLACES = "its rename replaces what is there"
 _WHY_NOT = {
     "s3a": "Hadoop's name for it: use s3://",
     "s3n": "Hadoop's name for it: use s3://",
-    **dict.fromkeys(("gs", "gcs", "abfs", "abfss", "az", "adl"), _COPIES),
+    "abfs": "use abfss://",
+    **dict.fromkeys(("gs", "gcs", "adl"), _COPIES),
     **dict.fromkeys(("sftp", "ssh"), _REPLACES),
     **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
     "memory": "its files are those of one process",
 }
 """Why a scheme is not supported, by scheme."""
 
-_DURABLE = {"hdfs", "s3"}
+_DURABLE = {"hdfs", "s3", *BLOB_SCHEMES}
 _WEBHDFS_IS_DURABLE_IF = (
     "use hdfs://; or set commit.durability to none, and dfs.datanode.synconclose on the "
     "DataNodes, which then sync by themselves"
@@ -139,7 +146,8 @@ def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ())
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:
-        command = install_command(scheme) if scheme in _REMOTE else pip_install(f"fsspec[{scheme}]")
+        extra = "azure" if scheme in BLOB_SCHEMES else scheme
+        command = install_command(extra) if scheme in _REMOTE else pip_install(f"fsspec[{scheme}]")
         raise ConfigurationError(
             "the package for this file system is not installed",
             id="PACKAGE_MISSING",
@@ -168,6 +176,8 @@ def keeps_access(location: str) -> bool:
 def _remote(scheme: str, authority: str) -> FileSystem:
     if scheme == "s3":
         return _object_store(authority)
+    if scheme in BLOB_SCHEMES:
+        return _blob_container(scheme, authority)
     if scheme in _REMOTE:
         return HdfsFileSystem(counting_calls(_hdfs_calls(scheme, authority)))
     from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class  # noqa: PLC0415 - an extra
@@ -190,6 +200,13 @@ def _object_store(bucket: str) -> FileSystem:
     from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
 
     return S3FileSystem(counting_calls(S3Requests(bucket)))
+
+
+def _blob_container(scheme: str, authority: str) -> FileSystem:
+    from distcommit.fs.object_stores.blob_file_system import BlobFileSystem  # noqa: PLC0415 - an extra
+    from distcommit.fs.object_stores.blob_requests import BlobRequests  # noqa: PLC0415 - an extra
+
+    return BlobFileSystem(counting_calls(BlobRequests(f"{scheme}://{authority}")), scheme)
 
 
 def path_of(location: str) -> str:

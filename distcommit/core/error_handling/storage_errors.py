@@ -37,7 +37,13 @@ REFUSALS = {
 
 
 def storage_error(error: OSError, subject: str, **ids: str) -> DistcommitError:
-    """Return the typed error for a failed storage operation: transient unless the data is the cause."""
+    """Return the typed error for a failed storage operation, with its cause: transient unless the data is the cause."""
+    typed = _typed(error, subject, ids)
+    typed.__cause__ = error
+    return typed
+
+
+def _typed(error: OSError, subject: str, ids: dict[str, str]) -> DistcommitError:
     if error.errno in REFUSALS:
         path = error.filename or ids.get("path", "the job's folders")
         return StorageRefusedError(

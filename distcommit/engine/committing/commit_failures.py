@@ -17,6 +17,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.sequences import PostponedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.task_reports import Tally
+from distcommit.engine.node_failures import hand_back
 from distcommit.engine.run_events import DatasetQuarantined
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
@@ -112,6 +113,7 @@ def record_failures(
         FencedError: if a newer run has fenced the log.
     """
     for name, error in failed.items():
+        hand_back(settings, error)
         add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=bucket)
     fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
     still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
@@ -128,8 +130,7 @@ def record_failures(
             status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(RunCounts(datasets_quarantined=1))
-                quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
-                tally.observe(quarantined)
+                tally.observe(DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms()))
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
                 logger.error("dataset quarantined: %s", failure.reason, extra=ids)
         elif last:

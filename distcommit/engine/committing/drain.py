@@ -15,6 +15,7 @@ from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
+from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Progressed
 from distcommit.engine.run_settings import RunSettings
@@ -78,6 +79,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
+        hand_back(settings, error)
         tally.add_reason(f"partition {partition}", kind_of(error), str(error))
     return tally.report(partition)
 
@@ -150,9 +152,10 @@ def _finish_bucket(
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs
             yield from write_bucket_snapshot(store, anchor.manifest, bucket, committer.log, decided, outcome)
-    except FencedError:
+    except (FencedError, NodeFailedError):
         raise
     except Exception as error:
+        hand_back(settings, error)
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
         outcome = Tally()
         outcome.add_reason(f"bucket {bucket}", kind_of(error), str(error))

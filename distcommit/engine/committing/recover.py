@@ -20,6 +20,7 @@ from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
+from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Event, Observer, SequenceDone
 from distcommit.engine.run_settings import RunSettings
@@ -92,6 +93,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
+        hand_back(settings, error)
         tally.add_reason(f"partition {partition}", kind_of(error), str(error))
     return RecoverReport(tally.report(partition), oldest_held(reports))
 
@@ -201,11 +203,12 @@ def _recover_bucket(
         yield from log.checkpoint(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
         yield from write_bucket_snapshot(store, recovery.manifest, bucket, log, recovery.job_fold.decided_epochs, tally)
-    except FencedError:
+    except (FencedError, NodeFailedError):
         raise
     except StaleStoreError as error:
         tally.stale = str(error)
     except Exception as error:
+        hand_back(settings, error)
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
         tally.add_reason(f"bucket {bucket}", kind_of(error), str(error))
     if committer is not None:

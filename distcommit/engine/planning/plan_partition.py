@@ -28,6 +28,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.task_reports import Report, Tally
+from distcommit.engine.node_failures import hand_back
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan, checked_deferral
 from distcommit.engine.planning.read_priority import with_priorities
@@ -114,8 +115,10 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     except FencedError as error:
         tally.fenced = str(error)
     except SourceUnavailableError as error:
+        hand_back(settings, error)
         failure = plain_text(error.found)
     except (DistcommitError, OSError) as error:
+        hand_back(settings, error)
         logger.exception("the plan cannot be stored")
         tally.fenced = _fenced_reason(settings)
         storage_failure = plain_text(str(error))
@@ -286,6 +289,7 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
+            hand_back(settings, error)
             planned.tally.add_reason(f"bucket {bucket}", kind_of(error), str(error))
             continue
         if fold.fence_epoch < settings.epoch:

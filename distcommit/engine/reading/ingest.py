@@ -9,23 +9,25 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from distcommit.core.error_handling.stored_errors import is_permanent
-from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
+from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts, SinkCounter
+from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts, SinkCounter
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
-from distcommit.core.work_units import COLUMN_NOTE, INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
-from distcommit.engine.planning.read_priority import priority_of
+from distcommit.engine.node_failures import NodeFailedError, hand_back
+from distcommit.engine.reading.attempt_report import report_attempt
 from distcommit.engine.reading.back_off import wait_before_retry
+from distcommit.engine.reading.read_deadline import ReadDeadline
 from distcommit.engine.reading.task_plan import TaskPlan, ingest_tasks
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import TaskNotes, units_to_read
-from distcommit.engine.run_events import Progressed, WorkUnitDone
+from distcommit.engine.run_events import Progressed
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.limits.watchdog import Watchdog
@@ -54,6 +56,9 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
         ingest.run()
     except FencedError as error:
         ingest.tally.fenced = str(error)
+    except NodeFailedError:
+        ingest.keep_finished()
+        raise
     return ingest.report()
 
 
@@ -77,8 +82,7 @@ class _IngestTask:
         plan = TaskPlan(settings, task)
         self._owned, self._plans, self._bucket_of = plan.owned, plan.plans, plan.bucket_of
         self._units, self._tasks = plan.units, plan.tasks
-        self._has_read = False
-        self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
+        self._deadline = ReadDeadline(settings)
         self._notes = TaskNotes(settings)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
@@ -137,6 +141,11 @@ class _IngestTask:
             self._commit_all()
         self._recorder.write(len(self._units))
 
+    def keep_finished(self) -> None:
+        """Put the states of finished work units, before another executor repeats the task."""
+        self._notes.forget(())
+        self._put_states()
+
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
         """Return the work units that earlier attempts at this task have not finished, and the number of stuck work
         units.
@@ -146,6 +155,7 @@ class _IngestTask:
             try:
                 states += self._committer(bucket).poll_states()
             except (DistcommitError, OSError) as error:
+                hand_back(self._settings, error)
                 logger.warning("task states cannot be read, reading again: %s", error, extra={"bucket": bucket})
         remaining, killers = units_to_read(self._units, states)
         for unit, death in self._notes.deaths_of(remaining):
@@ -183,6 +193,7 @@ class _IngestTask:
             extractor = self._settings.flow.source.open()
             extractor.announce(units)
         except Exception as error:
+            hand_back(self._settings, error)
             logger.exception("the source cannot be opened")
             failed = [(unit, failed_state(self._settings, unit, error)) for unit in units]
             for _, state in failed:
@@ -213,6 +224,7 @@ class _IngestTask:
         for attempt in attempts:
             state = attempt.state()
             if state.outcome is not TaskOutcome.SUCCEEDED:
+                hand_back(self._settings, attempt.error)
                 failed.append((attempt.unit, state))
             self._add_state(state, attempt.counters)
         return failed
@@ -228,37 +240,24 @@ class _IngestTask:
                 note_attempt(self._fs, roots.staging, area.prefix, flow.preparing_committers)
             self._notes.put(unit)
         except OSError as error:
+            hand_back(settings, error)
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
         attempt = Attempt(flow, unit, area, identity, self._clock, schema_store=self._schemas, counters=self._live)
         with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
             attempt.read(
                 extractor,
-                # Maintenance publishes all of it or nothing; a suspect must come to an end.
-                0 if is_maintenance(unit) or settings.alone else self._deadline_ms(unit),
+                self._deadline.of(unit),
                 keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
             )
         return attempt
-
-    def _deadline_ms(self, unit: WorkUnit) -> int:
-        """Return when to stop reading, in milliseconds since 1970.
-
-        The time slice limits work units of datasets with a backlog, except the first work unit of the task.
-        """
-        ends = [self._settings.deadline_ms]
-        if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
-            ends.append(self._slice_ends_ms)
-        self._has_read = True
-        return min(filter(None, ends), default=0)
 
     def _add_state(self, state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> None:
         self._permanently_failed.discard(state.work_unit_id)
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
             self._permanently_failed.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
-        counts = counts_of_attempt(state, counters)
-        self.tally.add(counts)
-        _report_attempt(state, counts, self.tally)
+        report_attempt(state, counters, self.tally)
         self._progress.tick()
 
     def _commit_all(self) -> None:
@@ -281,9 +280,10 @@ class _IngestTask:
         with self._live.at("commit"), self._recorder.committing():
             outcomes = run_batched_outcomes(commits, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
-            if isinstance(outcome, FencedError):
+            if isinstance(outcome, FencedError | NodeFailedError):
                 raise outcome
             if isinstance(outcome, Exception):  # work units of other buckets continue
+                hand_back(self._settings, outcome)
                 trace = None if isinstance(outcome, DistcommitError | OSError) else outcome
                 logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=trace)
                 self._abandoned_counts.append(self._committers.pop(bucket).tally.counts)
@@ -298,12 +298,15 @@ class _IngestTask:
         try:
             self._fs.sync_tree(self._store.roots.staging)
         except OSError as error:  # final for these files: their bytes may be lost, so that these attempts have failed
+            unsynced, self._finished = self._finished, {}
+            hand_back(self._settings, error)
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
-            self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
-            self._finished = {bucket: _with_error(states, text) for bucket, states in self._finished.items()}
+            self._unsynced.update(s.work_unit_id for states in unsynced.values() for s in states)
+            self._finished = {bucket: _with_error(states, text) for bucket, states in unsynced.items()}
         for bucket, name in self._writer.append(self._finished).items():
             if isinstance(name, OSError):
+                hand_back(self._settings, name)
                 logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
                 continue
             self._committer(bucket).add_states(name, self._finished.pop(bucket))
@@ -335,43 +338,8 @@ def _close(extractor: Extractor) -> None:
         logger.warning("an extractor could not be closed", exc_info=True)
 
 
-def counts_of_attempt(state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> RunCounts:
-    """Return the counts of an attempt at a work unit, with the counters of its writers."""
-    return RunCounts(
-        attempts=1,
-        attempts_failed=0 if state.outcome is TaskOutcome.SUCCEEDED else 1,
-        attempt_ms=state.finished_ms - state.started_ms,
-        records_read=state.records_read,
-        records_written=sum(result.records_written for result in state.branches),
-        records_rejected=sum(result.records_rejected for result in state.branches),
-        bytes_read=state.bytes_read,
-        flow=FlowCounts.of(state, counters),
-    )
-
-
 def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
     return [replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error) for state in states]
-
-
-def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
-    """Report the end of an attempt, and failures in it that do not fail the attempt."""
-    for result in state.branches:
-        if result.error and state.outcome is not TaskOutcome.FAILED:
-            tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
-        for check in result.checks:
-            if check.checker in (INPUT_PROBLEM, COLUMN_NOTE):
-                tally.note(state.dataset_urn, check.checker, check.detail)
-            elif not (check.passed or check.mandatory):
-                tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
-    done = WorkUnitDone(
-        dataset=state.dataset_urn,
-        work_unit=state.work_unit_id,
-        started_ms=state.started_ms,
-        finished_ms=state.finished_ms,
-        counts=counts,
-        error=reason_text(state.error, 1000),
-    )
-    tally.observe(done)
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:

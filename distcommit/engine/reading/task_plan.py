@@ -6,6 +6,7 @@ import logging
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.work_units import DatasetPlan, WorkUnit
+from distcommit.engine.node_failures import hand_back
 from distcommit.engine.planning.read_priority import by_priority
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.run_settings import RunSettings
@@ -51,7 +52,8 @@ class TaskPlan:
         for bucket in self._buckets():
             try:
                 self._take(bucket, plans.of(bucket))
-            except (DistcommitError, OSError):
+            except (DistcommitError, OSError) as error:
+                hand_back(settings, error)
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
         if settings.freshness:
             self.units = by_priority(self.units)

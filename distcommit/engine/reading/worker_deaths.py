@@ -20,6 +20,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import format_position
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.launch_interface import JobFailedError, Launch
+from distcommit.engine.node_failures import hand_back
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.stores.history.run_records import read_record
@@ -145,6 +146,7 @@ def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
         finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
         delete_notes(store.fs, [path for path, note in notes.items() if note.work_unit_id in finished])
     except (DistcommitError, OSError) as error:
+        hand_back(settings, error)
         logger.warning("task states or notes cannot be read: %s", error, extra={"partition": partition})
         return WorkerDeaths()
     killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)}

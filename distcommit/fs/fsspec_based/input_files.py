@@ -1,7 +1,7 @@
-"""Folders of input files on any file system of fsspec.
+"""Folders of input files on any file system of fsspec, and in Azure Blob Storage.
 
 Only listings with sizes and times, and reads, are used. Options come from fsspec's configuration
-(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec).
+(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment (`object_stores.blob_requests`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated", "modify")
 _TAGS = ("ETag", "etag", "md5", "checksum", "generation")
@@ -120,6 +121,12 @@ class InputFolder:
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - other sources do not need it
 
+            scheme, _, place = self.url.partition("://")
+            if scheme in BLOB_SCHEMES:
+                from distcommit.fs.object_stores.input_blobs import InputBlobs  # noqa: PLC0415 - an extra
+
+                authority, _, folder = place.partition("/")
+                return InputBlobs(f"{scheme}://{authority}"), folder.strip("/")
             fs, root = url_to_fs(self.url)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(

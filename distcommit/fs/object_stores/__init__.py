@@ -1,4 +1,4 @@
-"""Object stores with the S3 protocol.
+"""Object stores: S3 and its protocol, and Azure Blob Storage.
 
-Must not copy or rename objects. Start reading at `s3_file_system`.
+Must not replace a published object. Start reading at `s3_file_system`.
 """

@@ -26,9 +26,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry, StagedWriter
-from distcommit.fs.network_file_operations import NetworkFileOperations
-from distcommit.fs.object_stores.s3_requests import CALLS, ObjectHead, S3Requests
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry, StagedWriter
+from distcommit.fs.object_stores.object_operations import ObjectHead, ObjectStoreOperations, folder_key_of, key_of
+from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.fs.object_stores.s3_stream import PartUpload
 from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
 from distcommit.fs.staged_writer import ChecksummingWriter
@@ -38,7 +38,7 @@ _STAGED = "distcommit-staged"
 _MD5 = re.compile("[0-9a-f]{32}")
 
 
-class S3FileSystem(NetworkFileOperations):
+class S3FileSystem(ObjectStoreOperations):
     """One S3 bucket. Paths are keys with a leading slash.
 
     Args:
@@ -46,26 +46,23 @@ class S3FileSystem(NetworkFileOperations):
     """
 
     scheme = "s3"
-    has_folders = has_links = names_last = False
-    parallel_calls = CALLS
-    parallel_buckets = CALLS
 
     def __init__(self, requests: S3Requests) -> None:
         self._requests = requests
 
     def read(self, path: str) -> bytes:
-        head, data = self._requests.get(_key(path))
+        head, data = self._requests.get(key_of(path))
         if _STAGED in head.metadata:
             raise OSError(errno.EOPNOTSUPP, "a staged file can't be read before it is published", path)
         return data
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        return self._requests.list_folder(_folder_key(path))
+        return self._requests.list_folder(folder_key_of(path))
 
     def status(self, path: str) -> FileStatus | None:
-        head = self._requests.head(_key(path))
+        head = self._requests.head(key_of(path)) if key_of(path) else None
         if head is None:
-            return FileStatus(0, 0, 0, is_folder=True) if self._requests.is_folder(_folder_key(path)) else None
+            return FileStatus(0, 0, 0, is_folder=True) if self._requests.is_folder(folder_key_of(path)) else None
         if _STAGED not in head.metadata:
             return _status_of(head)
         try:
@@ -77,28 +74,19 @@ class S3FileSystem(NetworkFileOperations):
         """Return the xxh3-64 checksum of a file. For a staged file, return the checksum that its writer computed, if
         the upload still has the parts that it wrote.
         """
-        head = self._requests.head(_key(path))
+        head = self._requests.head(key_of(path))
         if head is not None and _STAGED in head.metadata:
             return self._staged(path)[0].checksum
         return super().checksum(path)
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        return self._requests.read_chunks(_key(path))
-
-    def make_folder(self, path: str) -> bool:
-        return True
-
-    def make_folders(self, path: str) -> None:
-        pass
+        return self._requests.read_chunks(key_of(path))
 
     def create(self, path: str, target: str = "") -> StagedWriter:
         return S3Upload(self._requests, path, target) if target else S3Object(self._requests, path)
 
-    def set_access(self, path: str, access: FileAccess) -> None:
-        raise OSError(errno.EOPNOTSUPP, "objects have no owner and mode", path)
-
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        return _put_new(self._requests, _key(path), data, {}) is not None
+        return _put_new(self._requests, key_of(path), data, {}) is not None
 
     def rename(self, source: str, target: str) -> None:
         """Publish a staged file by completing its upload. If several callers try at once, more than one may see
@@ -108,39 +96,33 @@ class S3FileSystem(NetworkFileOperations):
         if marker.target != target or not marker.closed:
             raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
         try:
-            self._requests.complete_upload(_key(target), marker.upload_id, marker.parts)
+            self._requests.complete_upload(key_of(target), marker.upload_id, marker.parts)
         except (FileExistsError, FileNotFoundError, BlockingIOError):
-            head = self._requests.head(_key(target))
+            head = self._requests.head(key_of(target))
             if head is None or _status_of(head) != _status_when_published(marker):
                 raise
             # Completed before: by another caller, or by this request before the client repeated it.
         with contextlib.suppress(OSError):  # the file is published; a sweep deletes the marker
-            self._requests.delete(_key(source))
-
-    def rename_folder(self, source: str, target: str) -> bool:
-        return False
+            self._requests.delete(key_of(source))
 
     def delete(self, path: str) -> bool:
         """Delete a file as `FileSystem.delete` defines. Before a staged file is deleted, its upload is aborted, so that
         no process can complete it later.
         """
-        head = self._requests.head(_key(path))
+        head = self._requests.head(key_of(path))
         if head is None:
             return False
         if _STAGED in head.metadata:
             try:
                 marker = self._marker(path)
-                self._requests.abort_upload(_key(marker.target), marker.upload_id)
+                self._requests.abort_upload(key_of(marker.target), marker.upload_id)
             except FileNotFoundError:
                 pass  # completed or aborted before
-        self._requests.delete(_key(path))
+        self._requests.delete(key_of(path))
         return True
 
-    def delete_folder(self, path: str) -> bool:
-        return False
-
     def _marker(self, path: str) -> UploadMarker:
-        head, data = self._requests.get(_key(path))
+        head, data = self._requests.get(key_of(path))
         if _STAGED not in head.metadata:
             raise OSError(errno.EOPNOTSUPP, "only a staged file can be renamed", path)
         return decode_marker(data, path)
@@ -150,7 +132,7 @@ class S3FileSystem(NetworkFileOperations):
         were written.
         """
         marker = self._marker(path)
-        parts = self._requests.uploaded_parts(_key(marker.target), marker.upload_id)
+        parts = self._requests.uploaded_parts(key_of(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):
             raise FileNotFoundError(errno.ENOENT, "the upload has other parts than were written", path)
         return marker, _status_when_published(marker)
@@ -161,7 +143,7 @@ class S3Object(ChecksummingWriter):
 
     def __init__(self, requests: S3Requests, path: str) -> None:
         super().__init__()
-        self._requests, self._key = requests, _key(path)
+        self._requests, self._key = requests, key_of(path)
         self._data = bytearray()
 
     def _write_all(self, view: memoryview) -> None:
@@ -183,14 +165,14 @@ class S3Upload(ChecksummingWriter):
 
     def __init__(self, requests: S3Requests, path: str, target: str) -> None:
         super().__init__()
-        self._requests, self._key = requests, _key(path)
+        self._requests, self._key = requests, key_of(path)
         object_id = uuid.uuid4().hex
-        upload_id = requests.begin_upload(_key(target), {_ID: object_id})
+        upload_id = requests.begin_upload(key_of(target), {_ID: object_id})
         self._marker = UploadMarker(MARKER_VERSION, upload_id, target, object_id)
         if _put_new(requests, self._key, encode_marker(self._marker), {_STAGED: "1"}) is None:
-            requests.abort_upload(_key(target), upload_id)
+            requests.abort_upload(key_of(target), upload_id)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._upload = PartUpload(requests, _key(target), upload_id)
+        self._upload = PartUpload(requests, key_of(target), upload_id)
 
     def _write_all(self, view: memoryview) -> None:
         self._upload.write(view)
@@ -236,11 +218,3 @@ def _etag_of(parts: Sequence[str]) -> str:
         return ""
     joined = b"".join(map(bytes.fromhex, parts))
     return f"{hashlib.md5(joined, usedforsecurity=False).hexdigest()}-{len(parts)}"
-
-
-def _key(path: str) -> str:
-    return path[1:]
-
-
-def _folder_key(path: str) -> str:
-    return f"{path.strip('/')}/" if path.strip("/") else ""

@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -31,9 +30,7 @@ from botocore.exceptions import (
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FolderEntry
-
-CALLS = 32
-"""Maximum number of concurrent requests, and size of the connection pool."""
+from distcommit.fs.object_stores.object_operations import CALLS, ObjectHead
 
 _CONFLICTS = 10
 _PIECE_BYTES = 1 << 20
@@ -49,21 +46,6 @@ _ERRORS = {
     "QuotaExceeded": errno.EDQUOT,
     "RequestTimeout": errno.ETIMEDOUT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectHead:
-    """State of an object, without its bytes.
-
-    Attributes:
-        size_bytes: size of the object in bytes.
-        etag: ETag without quotes.
-        metadata: the metadata that the writer set.
-    """
-
-    size_bytes: int
-    etag: str
-    metadata: Mapping[str, str]
 
 
 class S3Requests:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from distcommit.fs.object_stores.object_operations import PART_BYTES
 from distcommit.fs.object_stores.s3_requests import S3Requests
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_PART_BYTES = 8 << 20
-"""Size of a part. An upload has at most 10,000 parts, so that an object has at most 80 GiB."""
-
 
 class PartUpload:
     """Sender of the bytes of a multipart upload. It holds at most one part in memory.
+
+    An upload has at most 10,000 parts, so that an object has at most 80 GiB.
 
     Args:
         requests: the requests to the bucket.
@@ -30,8 +30,8 @@ class PartUpload:
     def write(self, data: ReadableBuffer) -> None:
         """Append bytes, and send each part that has become complete."""
         self._waiting += data
-        while len(self._waiting) >= _PART_BYTES:
-            self._send(_PART_BYTES)
+        while len(self._waiting) >= PART_BYTES:
+            self._send(PART_BYTES)
 
     def finish(self) -> list[str]:
         if self._waiting or not self._etags:
@@ -75,7 +75,7 @@ class S3Stream(io.RawIOBase):
             self._upload.write(view)
             return len(view)
         self._waiting += view
-        if len(self._waiting) >= _PART_BYTES:
+        if len(self._waiting) >= PART_BYTES:
             self._upload = PartUpload(self._requests, self._key, self._requests.begin_upload(self._key, {}))
             self._upload.write(self._waiting)
             self._waiting.clear()

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
-from distcommit.spark.session import not_started
+from distcommit.spark.session import default_settings, not_started
 
 
 class JavaError(Py4JJavaError):  # type: ignore[misc]
@@ -90,3 +90,11 @@ def test_jvm_killed_while_spark_starts_is_not_a_wrong_setting(tmp_path: Path) ->
         [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.split() == ["ProcessLostError", "4"]
+
+
+@pytest.mark.parametrize("given", ["spark.excludeOnFailure.enabled", "spark.task.maxFailures"])
+def test_failed_tasks_are_repeated_elsewhere_unless_the_user_decides_about_it(given: str) -> None:
+    name = "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor"
+    assert default_settings("spark://host:7077", ["spark.executor.memory"])[name] == "2"
+    assert not [key for key in default_settings("spark://host:7077", [given]) if "exclude" in key]
+    assert not [key for key in default_settings("local[2,4]", []) if "exclude" in key]

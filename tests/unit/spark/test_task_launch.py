@@ -25,6 +25,7 @@ class FailingSession:
     """A session with its context and RDD, whose jobs fail with the given error."""
 
     error: Exception
+    master: str = "local[2]"
     pythonExec: str = "/opt/python"  # noqa: N815 - Spark's
     tags: list[str] = field(default_factory=list)
     properties: dict[str, str | None] = field(default_factory=dict)

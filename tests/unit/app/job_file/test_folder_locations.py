@@ -23,6 +23,12 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
         ("hdfs://service//a/./b/", "hdfs://service/a/b", "/a/b"),
         ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
         ("s3://bucket/a//b/", "s3://bucket/a/b", "/a/b"),
+        ("az://container/a//b/", "az://container/a/b", "/a/b"),
+        (
+            "abfss://data@account.dfs.core.windows.net/a/b/",
+            "abfss://data@account.dfs.core.windows.net/a/b",
+            "/a/b",
+        ),
         ("smb://me@host:445/share//a", "smb://me@host:445/share/a", "/share/a"),
     ],
 )
@@ -41,8 +47,10 @@ def test_relative_path_is_resolved_against_the_job_file(tmp_path: Path) -> None:
     [
         ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*use s3://"),
         ("memory://a/b", "no file system for this URL .*those of one process.*rename without replacing"),
-        ("gs://bucket/b", "copies and deletes.*of object stores only S3"),
-        ("abfss://container@account/b", "copies and deletes"),
+        ("gs://bucket/b", "copies and deletes.*of object stores only S3 and Azure"),
+        ("abfs://container@account/b", "use abfss://"),
+        ("abfss://container@account", "is incomplete.*abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/prefix"),
+        ("az://container", "is incomplete.*az://CONTAINER/prefix"),
         ("sftp://host/b", "replaces what is there"),
         ("local:///a", "a plain path is meant"),
         ("smb://host", "is incomplete.*SCHEME://HOST:PORT/folder"),
@@ -94,6 +102,7 @@ def test_durable_commits_are_refused_on_webhdfs() -> None:
         ("hdfs", "hdfs_native", "hdfs"),
         ("webhdfs", "hdfs", "webhdfs"),
         ("s3", "boto3", "s3"),
+        ("az", "obstore", "azure"),
         ("smb", "fsspec", "smb"),
     ],
 )
@@ -104,6 +113,7 @@ def test_missing_package_of_a_file_system_is_named(
         "distcommit.fs.hadoop.hdfs_rpc",
         "distcommit.fs.hadoop.webhdfs",
         "distcommit.fs.object_stores.s3",
+        "distcommit.fs.object_stores.blob",
         "distcommit.fs.fsspec_based.fsspec_file_system",
     )
     for name in [name for name in sys.modules if name.startswith(loaded)]:

@@ -1,0 +1,69 @@
+"""Failures that may be the node's: another executor repeats the task.
+
+A task that meets such a failure raises NodeFailedError, so that Spark runs it again and counts the failure for the
+executor. All finished work is in the store, so the repeated task does only the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from distcommit.core.errors import error_text
+from distcommit.engine.run_settings import RunSettings
+
+_OF_NODE = {
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENODEV,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.ENXIO,
+    errno.EROFS,
+    errno.ESTALE,
+}
+_LOCAL = "file"
+_NO_TEMPORARY_FOLDER = "No usable temporary directory"
+
+
+class NodeFailedError(Exception):
+    """A task failed for a reason that may be its node's, and another executor can repeat it."""
+
+
+def hand_back(settings: RunSettings, error: BaseException | None) -> None:
+    """Do nothing if the error is not the node's, or if no other executor would repeat the task.
+
+    Raises:
+        NodeFailedError: otherwise. The caller must have stored nothing about the failure.
+    """
+    if settings.hands_back and any(_is_of_node(cause, settings.store.fs.scheme) for cause in _causes(error)):
+        raise NodeFailedError(error_text(error, 500) if error else "") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error, and the errors from which it was raised."""
+    yielded: list[BaseException] = []
+    while error is not None and error not in yielded:
+        yielded.append(error)
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _is_of_node(error: BaseException, scheme: str) -> bool:
+    """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
+
+    Args:
+        error: the error.
+        scheme: scheme of the job's folders. Without `file`, an error about a path that this machine does not have
+            is the target's.
+    """
+    if isinstance(error, ImportError | NodeFailedError):
+        return True
+    if not isinstance(error, OSError):
+        return False
+    name = error.filename
+    is_local = scheme == _LOCAL or not isinstance(name, str) or os.path.isdir(os.path.dirname(name) or name)
+    return (error.errno in _OF_NODE and is_local) or _NO_TEMPORARY_FOLDER in str(error)

@@ -1,0 +1,33 @@
+"""When an ingest task stops reading a work unit."""
+
+from __future__ import annotations
+
+from distcommit.core.records.maintenance_units import is_maintenance
+from distcommit.core.work_units import WorkUnit
+from distcommit.engine.planning.read_priority import priority_of
+from distcommit.engine.run_settings import RunSettings
+
+
+class ReadDeadline:
+    """The times at which one ingest task stops reading, by work unit.
+
+    Args:
+        settings: settings of the run.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings, self._has_read = settings, False
+        self._slice_ends_ms = int(settings.clock.now_ms() + settings.freshness.slice_s * 1000)
+
+    def of(self, unit: WorkUnit) -> int:
+        """Return when to stop reading, in milliseconds since 1970; 0 for never.
+
+        The time slice limits work units of datasets with a backlog, except the first work unit of the task.
+        """
+        if is_maintenance(unit) or self._settings.alone:
+            return 0  # Maintenance publishes all of it or nothing; a suspect must come to an end.
+        ends = [self._settings.deadline_ms]
+        if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
+            ends.append(self._slice_ends_ms)
+        self._has_read = True
+        return min(filter(None, ends), default=0)

@@ -1,0 +1,70 @@
+"""Operations that file systems of object stores share, and the state of an object."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from distcommit.core.interfaces.file_system import FileAccess
+from distcommit.fs.network_file_operations import NetworkFileOperations
+
+BLOB_SCHEMES = frozenset({"az", "abfss"})
+"""Schemes of Azure Blob Storage."""
+
+CALLS = 32
+"""Maximum number of concurrent requests."""
+
+PART_BYTES = 8 << 20
+"""Size of a part of a large object, of which a writer has one in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHead:
+    """State of an object, without its bytes.
+
+    Attributes:
+        size_bytes: size of the object in bytes.
+        etag: ETag without quotes.
+        metadata: the metadata that the writer set.
+    """
+
+    size_bytes: int
+    etag: str
+    metadata: Mapping[str, str]
+
+
+class ObjectStoreOperations(NetworkFileOperations, Protocol):
+    """Operations of stores in which folders are key prefixes, and objects have no owner and mode."""
+
+    has_folders: bool = False
+    has_links: bool = False
+    names_last: bool = False
+    parallel_calls: int = CALLS
+    parallel_buckets: int = CALLS
+
+    def make_folder(self, path: str) -> bool:
+        return True
+
+    def make_folders(self, path: str) -> None:
+        return
+
+    def set_access(self, path: str, access: FileAccess) -> None:
+        raise OSError(errno.EOPNOTSUPP, "objects have no owner and mode", path)
+
+    def rename_folder(self, source: str, target: str) -> bool:
+        return False
+
+    def delete_folder(self, path: str) -> bool:
+        return False
+
+
+def key_of(path: str) -> str:
+    """Return the key of an object's path."""
+    return path[1:]
+
+
+def folder_key_of(path: str) -> str:
+    """Return the prefix of the keys in a folder."""
+    return f"{path.strip('/')}/" if path.strip("/") else ""
