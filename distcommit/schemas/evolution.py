@@ -7,6 +7,7 @@ the same scale, or a finer unit of a timestamp. All other changes are rejected, 
 | question | function |
 | --- | --- |
 | Can files of both schemas be read as one table? | `compare_schemas` |
+| Can snapshot readers join columns of both types? | `is_joinable` |
 | Does a schema have the columns that a job file declares? | `check_declared_columns.misfits`, with `is_narrower` |
 | Can messages of one registered schema be read as another? | `is_readable_as` |
 | Does a table have the columns of records, or of its data files? | `table_fields` |
@@ -72,6 +73,16 @@ def nullable(schema: pa.Schema) -> pa.Schema:
     Such schemas are compatible even if only one of them has a column or field.
     """
     return pa.schema([(f.name, replace_types(f.type, lambda kind: kind, all_nullable=True)) for f in schema])
+
+
+def is_joinable(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether readers can join columns of both types, even if the common type loses precision."""
+    schemas = [nullable(pa.schema([("column", kind)])) for kind in (one, other)]
+    try:
+        pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -467,6 +467,7 @@ def test_first_run_by_times_skips_no_later_row_or_reports_it(
         assert notes[0][1].startswith("if a row is inserted later with a time of id after 2024-01-02T00:00:00")
         assert "This is harmless if each insert sets id to the present time." in notes[0][1]
         assert "If not, set source.times_end to newest before the first run" in notes[0][1]
+        assert "After it, begin again in new folders with that setting" in notes[0][1]
     reader = Reader(sql)
     plan = reader.plan()
     assert plan is not None

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset
 import yaml
 from typer.testing import CliRunner
 
@@ -132,3 +133,14 @@ def test_run_that_makes_a_column_of_numbers_text_notes_the_value_that_is_not_a_n
     assert "column zip" not in output, "codes are text on purpose"
     file.with_name("2.csv").write_text("id,price,zip\n5,x,4\n")
     assert "note on columns" not in typed(f"distcommit run {path}"), "the type is known"
+
+    assert "published files" not in typed(f"distcommit check {path}"), "the types are those of the files"
+    files["nulls"] = ["n/a", "x"]
+    write_job(tmp_path, source=files, converters=[{"type": "parse", "columns": {"id": "int64", "price": "float64"}}])
+    checked = typed(f"distcommit check {path}")
+    assert "column price is string in published files, and double in the job file (dataset orders)" in checked
+    assert "column id" not in checked, "its type is the same"
+    command = checked.partition("publish all records again in new folders: `")[2].partition("`")[0]
+    assert "5 published" in typed(command)
+    written = pyarrow.dataset.dataset(tmp_path / "output-2" / "orders").to_table().column("price")
+    assert sorted(written.drop_null().to_pylist()) == [2.5, 3.0, 9.5]

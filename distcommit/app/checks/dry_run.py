@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -52,7 +52,7 @@ class DryRun(msgspec.Struct, frozen=True):
         size: the sum over all datasets, in `unit`; None if the source does not know.
         datasets_count: the number of datasets that a run would read.
         datasets: the datasets that a run would read, and the datasets with a problem.
-        notes: the datasets that a rule skips, and the rule.
+        notes: the datasets that a rule skips, and the rule; datasets of the store that are no longer selected.
         unknown: why only a run can plan; empty if the plan is known.
     """
 
@@ -87,6 +87,13 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
                 notes.append(f"{urn}: {reason}")
             case DeferredRecords(urn, records, cause, is_minimum):
                 notes.append(f"{urn}: {'at least ' if is_minimum else ''}{records:,} records are left: {cause}")
+    if unselected := _unselected(source, states):
+        number = "1 dataset" if len(unselected) == 1 else f"{len(unselected):,} datasets"
+        named = f"{', '.join(unselected[:3])}{', ...' if len(unselected) > 3 else ''}"
+        notes.append(
+            f"the job file no longer selects {number} of the store ({named}): runs read nothing of them, and their"
+            " watermarks stay"
+        )
     sizes = [dataset.size for dataset in datasets if dataset.size is not None]
     total = sum(sizes) if source.size_unit else None
     count = len([dataset for dataset in datasets if dataset.work_units])
@@ -96,6 +103,16 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
 def _states(store: JobStore) -> Iterator[tuple[str, DatasetState]]:
     for bucket in range(store.buckets):
         yield from store.bucket_log(bucket).refresh().datasets.items()
+
+
+def _unselected(source: Source, states: Mapping[str, DatasetState]) -> list[str]:
+    """Return the datasets with a watermark of which the settings select no partition."""
+    watermarks = {urn: state.watermark for urn, state in states.items() if state.watermark is not None}
+    return sorted(
+        urn
+        for urn, watermark in watermarks.items()
+        if watermark.positions and not any(source.selects(urn, partition) for partition in watermark.positions)
+    )
 
 
 def _planned(source: Source, plan: DatasetPlan, *, opened: int) -> PlannedDataset:

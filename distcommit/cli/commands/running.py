@@ -27,10 +27,10 @@ from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
 from distcommit.cli.views.dry_run_views import replay_plan_view, sweep_view
 from distcommit.cli.views.expire_view import expiry_view
+from distcommit.cli.views.preview_view import run_or_preview_view
 from distcommit.cli.views.result_views import (
     recover_view,
     reprocess_view,
-    run_or_preview_view,
 )
 from distcommit.cli.views.run_view_parts import rejected_view
 from distcommit.cli.views.runs_view import cancel_view

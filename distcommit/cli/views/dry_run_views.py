@@ -33,7 +33,7 @@ def dry_run_view(plan: DryRun) -> RenderableType:
         return Text(f"plan: {plan.unknown}")
     total = f", {_size(plan.size, plan.unit)}" if plan.size is not None else ""
     if not plan.datasets:
-        return page("a run would read nothing: no dataset has new data", listing("notes", plan.notes))
+        return page("a run would read nothing: no selected dataset has new data", listing("notes", plan.notes))
     table = ExplainedTable("dataset", ">work units", ">to read", explained="columns")
     for planned_dataset in plan.datasets[:LISTED]:
         units = f"{planned_dataset.work_units:,}" if planned_dataset.work_units else ""

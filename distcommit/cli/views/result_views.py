@@ -34,12 +34,10 @@ from distcommit.cli.views.view_parts import (
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.watermark import Position, format_position
-from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:
     from distcommit.app.demo.demo_run import DemoResult
-    from distcommit.app.jobs.preview import PreviewResult, ShownTable
     from distcommit.app.migration.gobblin.convert_gobblin_job import ConvertResult
 
 _REPROCESSED = (
@@ -302,34 +300,6 @@ def convert_view(result: ConvertResult) -> RenderableType:
         listing("Python classes to write", result.classes_to_write),
         fact_table({"job file": escape(result.path)}),
     )
-
-
-def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
-    """Show a run, or a preview."""
-    return run_view(result) if isinstance(result, RunResult) else preview_view(result)
-
-
-def preview_view(result: PreviewResult) -> RenderableType:
-    """Show the first records of each dataset and branch."""
-    records = sum(table.records for table in result.tables)
-    omitted = f", and {result.tables_omitted:,} tables not shown" if result.tables_omitted else ""
-    verdict = good_verdict(
-        "preview",
-        f"{records:,} records{omitted}; nothing was committed, no watermark has moved, and all files were deleted",
-    )
-    failed = None if result.run.succeeded else run_view(result.run)
-    return page(*map(_preview_table, result.tables), failed, verdict)
-
-
-def _preview_table(preview: ShownTable) -> RenderableType:
-    branch = "" if preview.branch in ("", MAIN_BRANCH) else f", branch {preview.branch}"
-    kind = "" if preview.kind == "data" else f", {preview.kind}"
-    shown = f"{len(preview.rows):,} of {preview.records:,} records"
-    title = Text(f"{preview.dataset}{branch}{kind}: {shown}", style="bold")
-    table = new_table(*map(escape, preview.columns))
-    for row in preview.rows:
-        table.add_row(*map(Text, row))
-    return Group(title, table)
 
 
 def _datasets(totals: RunCounts) -> str:

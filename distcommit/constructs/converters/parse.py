@@ -123,7 +123,8 @@ def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Ite
         value = display_text(batch.column(name), row)[:60]
         yield (
             f"column {name} is text, because {value}{where} is not a number, although most values are. To read numbers,"
-            " set `columns` of the converter parse, and list texts for missing values in source.nulls"
+            " set `columns` of the converter parse, and list texts for missing values in source.nulls. If records were"
+            " published as text, `distcommit check` then prints the command that publishes all of them again"
         )
 
 

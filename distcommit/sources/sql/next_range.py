@@ -281,7 +281,7 @@ def _end_of_times(
         f"if a row is inserted later with a time of {table.rules.watermark} after {position_of(Kind.TIME, newest)} (the"
         f" greatest value) and before {end} (the end of the first run), no run reads it. This is harmless if each"
         f" insert sets {table.rules.watermark} to the present time. If not, set source.times_end to newest before the"
-        " first run"
+        " first run. After it, begin again in new folders with that setting"
     )
     return end
 

@@ -15,10 +15,12 @@ from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.app.demo.demo_run import DemoResult
 from distcommit.app.inspection.rejected_records import RejectedRecords
+from distcommit.app.jobs.preview import PreviewResult, ShownTable
 from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
+from distcommit.cli.views.preview_view import preview_view
 from distcommit.cli.views.result_views import (
     compare_view,
     demo_view,
@@ -67,6 +69,28 @@ def test_run_result_with_reasons_fits_80_columns() -> None:
         "and 3 reasons",
     ):
         assert text in shown
+
+
+def test_preview_shows_wide_records_as_lists_of_names_and_values() -> None:
+    narrow = ShownTable("orders", "main", "data", 2, ("id", "name"), (("1", "Ann"), ("2", "")))
+    names = ("key", "kafka_partition", "kafka_timestamp_type", "device")
+    nested = "{'id': 'd-0', 'site': {'city': 'HAM', 'floor': 1}} [b]"
+    wide = ShownTable("sensors", "main", "data", 2, names, (("7", "0", "create", nested), ("8", "1", "create", "")))
+    result = RunResult("run", 2, True, True, {}, RunCounts(), [])
+    lines = [line.rstrip() for line in rendered(preview_view(PreviewResult(result, (narrow, wide), 0))).splitlines()]
+    assert [line.split() for line in lines[:5:2]] == [["orders:", "2", "of", "2", "records"], ["─────────"], ["2"]]
+    start = lines.index("sensors: 2 of 2 records")
+    assert lines[start + 1 : start + 10] == [
+        "key                   7",
+        "kafka_partition       0",
+        "kafka_timestamp_type  create",
+        f"device                {nested}",
+        "",
+        "key                   8",
+        "kafka_partition       1",
+        "kafka_timestamp_type  create",
+        "device",
+    ]
 
 
 def test_audit_view_shows_only_partitions_with_problems() -> None:
