@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from distcommit.app.job_file.problems.section_models import value_at
 from distcommit.app.job_file.problems.invalid_settings import Invalid
+from distcommit.app.job_file.problems.section_models import value_at
 from distcommit.core.support.settings_model import Key
 
 RENAMED: Mapping[str, str] = {
