@@ -83,7 +83,11 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
-    return (before.facts.config, before.facts.versions) != (now.facts.config, now.facts.versions)
+    """Return whether the runs had other settings or software. The recorded configuration does not suffice: it hides
+    values that may be secret, such as queries and options, and values of environment variables.
+    """
+    kept, own = before.facts, now.facts
+    return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
 
 
 def seal_finished_work(

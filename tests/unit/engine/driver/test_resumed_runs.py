@@ -111,10 +111,11 @@ def test_plan_of_another_version_is_not_resumed(caplog: pytest.LogCaptureFixture
     assert audit(RESUMED, machine).exact
 
 
-def test_run_of_another_job_file_is_not_resumed() -> None:
+@pytest.mark.parametrize("facts", [RunFacts({"job": "changed"}), RunFacts(settings_digest="changed")])
+def test_run_of_another_job_file_is_not_resumed(facts: RunFacts) -> None:
     machine = killed()
     settings = RESUMED.begin(machine, DATA)
-    with recorded_run(settings, "run", "person", facts=RunFacts({"job": "changed"})) as observer:
+    with recorded_run(settings, "run", "person", facts=facts) as observer:
         result = run(launch, settings, observer=observer)
         end_run(settings.store, settings.epoch, clean=True)
     assert result.totals.records_read == 9
