@@ -58,9 +58,11 @@ _REPEATED_ELSEWHERE = {
     "spark.excludeOnFailure.taskAndStage.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1000000",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
 }
 """Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
-for other tasks, because records that kill workers would exclude all of them.
+for other tasks, because records that kill workers would exclude all of them. A cluster of one node has no other
+executor; there Spark would wait two minutes for one before it fails the job.
 """
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
 """Prefixes of settings that replace these defaults together."""

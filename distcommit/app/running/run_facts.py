@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -9,10 +10,14 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from distcommit.app.job_file.environment_variables import with_variables
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.secrets import without_secrets
 from distcommit.stores.history.run_records import RunFacts
 
+_ITERATIONS = 200_000
 _NAMED = ("distcommit", "pyspark", "pyarrow", "confluent-kafka")
 
 
@@ -33,7 +38,16 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
         is_locked=config.lock.enabled,
         retained_runs=config.retention.runs,
         retained_tables=config.retention.tables,
+        settings_digest=_digest(tree, config.job) if config.task.resume_across_runs else msgspec.UNSET,
     )
+
+
+def _digest(tree: Mapping[str, Any], job: str) -> str:
+    """Return a digest of the settings, with secrets and values of environment variables. It is slow to compute, so that
+    nobody can find a password by trial.
+    """
+    settings = repr(with_variables(tree)).encode()
+    return hashlib.pbkdf2_hmac("sha256", settings, job.encode(), _ITERATIONS).hex()
 
 
 def _versions() -> dict[str, str]:

@@ -61,11 +61,13 @@ class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
 
 
 class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
-    """The bucket logs' ends after an operator action, each above the last head of its bucket.
+    """The bucket logs' ends after an operator action, or after a run has sealed what a killed run had finished.
+
+    Each is above the last head of its bucket.
 
     Attributes:
         heads: the new ends, only of buckets whose log is longer than its last head.
-        requested_by: the operator who requested the action.
+        requested_by: the operator who requested the action, or the run.
     """
 
     heads: tuple[Head, ...]

@@ -19,7 +19,7 @@ from functools import partial
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.sequences import SealedSequence
-from distcommit.core.support.io_batching import BatchedWork
+from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import build_sequence, step_context
 from distcommit.engine.driver.task_reports import Tally
@@ -83,7 +83,11 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
-    return (before.facts.config, before.facts.versions) != (now.facts.config, now.facts.versions)
+    """Return whether the runs had other settings or software. The recorded configuration does not suffice: it hides
+    values that may be secret, such as queries and options, and values of environment variables.
+    """
+    kept, own = before.facts, now.facts
+    return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
 
 
 def seal_finished_work(
@@ -110,11 +114,28 @@ def seal_finished_work(
     if not sequences:
         return fold
     fold = yield from log.settle(partial(next_log_record.seal, epoch=settings.epoch, sequences=sequences))
+    yield from log.make_durable()
+    _record_head(settings, bucket, log)
     for sequence in sequences:
         if fold.state_of(sequence.dataset_urn).sequence == sequence:
             detail = f"{sequence.records} records that the killed run of epoch {sequence.epoch} had finished"
             tally.note(sequence.dataset_urn, "resumed", detail)
     return fold
+
+
+def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
+    """Record the head of the bucket's log in the job log, before any step is executed.
+
+    Otherwise, if this run died and the log then lost these sequences, nothing would show the loss: the published files
+    have the killed run's epoch, and the newest run has no task states.
+    """
+    user, generation = f"the run of epoch {settings.epoch}", settings.store.generation
+    head = log.head(bucket)
+    run_alone(
+        settings.store.job_log(settings.epoch).settle(
+            partial(next_log_record.heads, generation=generation, reported=(head,), user=user)
+        )
+    )
 
 
 def _sequences(killed: KilledRun, bucket: int, fold: Fold, past: PastStates) -> Iterator[SealedSequence]:

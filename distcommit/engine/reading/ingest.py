@@ -84,7 +84,7 @@ class _IngestTask:
         self._units, self._tasks = plan.units, plan.tasks
         self._deadline = ReadDeadline(settings)
         self._notes = TaskNotes(settings)
-        self._schemas = SchemaStore(self._fs, root, settings.epoch)
+        self._schemas = SchemaStore(self._fs, root, settings.epoch, settings.resume_across_runs)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
         self._recorder = TaskRecorder(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}

@@ -51,6 +51,9 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Number of older runs whose records are kept."""
     retained_tables: int = 0
     """Number of older runs whose tables are kept."""
+    settings_digest: str | msgspec.UnsetType = msgspec.UNSET
+    """Digest of all settings, with secrets and values of environment variables, if the run can resume a killed one.
+    Omitted otherwise."""
 
 
 class RunBeginning(msgspec.Struct, frozen=True):

@@ -73,12 +73,15 @@ class SchemaStore:
         fs: file system of the store.
         store_root: folder of the store.
         epoch: the run's epoch.
+        keeps_unsealed: whether schemas of runs that sealed nothing are kept, because a late attempt of this run's
+            recovery may still seal what a killed run had finished.
         read: cached schemas by path; they never change.
     """
 
     fs: FileSystem
     store_root: str
     epoch: int
+    keeps_unsealed: bool = False
     read: dict[str, StoredSchema] = field(default_factory=dict)
 
     def of(self, dataset_urn: str, converter: str) -> InferredSchemaStore:
@@ -132,7 +135,7 @@ class _DatasetSchemas:
                 expected=f"at most {_NUMBERS_PER_RUN} sets of fields in a run",
                 todo="declare the converter's fields, or set evolution to pin",
             )
-        if number == first:
+        if number == first and not self.store.keeps_unsealed:
             self._delete_unsealed(after, first)
         fs.make_folders(self.folder)
         new_schema = StoredSchema(SCHEMA_VERSION, self.dataset_urn, self.converter, dict(schema))

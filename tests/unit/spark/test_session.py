@@ -96,5 +96,8 @@ def test_jvm_killed_while_spark_starts_is_not_a_wrong_setting(tmp_path: Path) ->
 def test_failed_tasks_are_repeated_elsewhere_unless_the_user_decides_about_it(given: str) -> None:
     name = "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor"
     assert default_settings("spark://host:7077", ["spark.executor.memory"])[name] == "2"
+    wait = "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout"
+    assert default_settings("spark://host:7077", [])[wait] == "15s"
+    assert wait not in default_settings("spark://host:7077", [wait])
     assert not [key for key in default_settings("spark://host:7077", [given]) if "exclude" in key]
     assert not [key for key in default_settings("local[2,4]", []) if "exclude" in key]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from distcommit.app.job_file.secrets import without_secrets
 from distcommit.app.jobs.job import Job
 from distcommit.app.running.run_facts import facts_of
@@ -64,3 +67,25 @@ def test_value_from_the_environment_is_recorded_as_its_variable_name(tmp_path: P
     assert facts.config["lock"] == {"enabled": False}
     assert (facts.is_locked, facts.retained_runs, facts.retained_tables, facts.job_file) == (False, 5, 10, str(file))
     assert set(facts.versions) >= {"python", "distcommit", "pyspark"}
+
+
+def test_digest_of_settings_changes_with_hidden_values_and_environment_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "job.yaml"
+
+    def digest(greeting: str, threshold: str, *, resumes: bool = True) -> str | msgspec.UnsetType:
+        monkeypatch.setenv("THRESHOLD", threshold)
+        file.write_text(
+            "job: planes\nsource: {type: kafka, brokers: 'b:1', topics: [x]}\n"
+            "converters:\n"
+            f"- {{type: python, class: 'a:B', options: {{greeting: {greeting!r}, least: '${{THRESHOLD}}'}}}}\n"
+            f"commit: {{policy: successful}}\ntask: {{resume_across_runs: {str(resumes).lower()}}}\n"
+            "paths: {store: s, staging: t, output: o}\n"
+        )
+        job = Job.from_file(file)
+        return facts_of(job._folders, job._folders.tree).settings_digest
+
+    assert len({digest("Hello you", "3"), digest("Hello you", "4"), digest("Hello me", "3")}) == 3
+    assert digest("Hello you", "3") == digest("Hello you", "3")
+    assert digest("Hello you", "3", resumes=False) is msgspec.UNSET

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from distcommit.core.records.log_records import Intent
+from distcommit.core.records.log_records import Fence, Intent
 from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.store import MANIFEST, run_id_of
@@ -111,10 +112,11 @@ def test_plan_of_another_version_is_not_resumed(caplog: pytest.LogCaptureFixture
     assert audit(RESUMED, machine).exact
 
 
-def test_run_of_another_job_file_is_not_resumed() -> None:
+@pytest.mark.parametrize("facts", [RunFacts({"job": "changed"}), RunFacts(settings_digest="changed")])
+def test_run_of_another_job_file_is_not_resumed(facts: RunFacts) -> None:
     machine = killed()
     settings = RESUMED.begin(machine, DATA)
-    with recorded_run(settings, "run", "person", facts=RunFacts({"job": "changed"})) as observer:
+    with recorded_run(settings, "run", "person", facts=facts) as observer:
         result = run(launch, settings, observer=observer)
         end_run(settings.store, settings.epoch, clean=True)
     assert result.totals.records_read == 9
@@ -138,3 +140,25 @@ def test_run_that_resumes_a_killed_run_can_itself_be_resumed() -> None:
     result = go(RESUMED, machine, ModelSource({"a": ModelDataset({"0": 18}, units=3)}))
     assert result.totals.records_read == 4
     assert audit(RESUMED, machine).exact
+
+
+def test_loss_of_the_sealed_work_is_noticed_by_every_later_run() -> None:
+    """The run that resumes dies after it has published; then the bucket's log loses all segments behind its fence."""
+    machine = killed()
+    settings = RESUMED.begin(machine, DATA)
+    with recorded_run(settings, "run", "person"):
+        assert recover_partition(settings, 0).report.counts.sequences_replayed == 1
+    log = RESUMED.store(machine).bucket_log(0)
+    fence = max(
+        number
+        for number, segment in log.segments()
+        if not isinstance(segment, Exception) and isinstance(segment.record, Fence)
+    )
+    for path in machine.paths(log.folder):
+        if int(path.rpartition("/")[2].removesuffix(".seg")) > fence:
+            machine.remove(path)
+    for _ in range(2):
+        result = go(RESUMED, machine, DATA)
+        assert "LOG_TAIL_LOST" in {reason.kind for reason in result.reasons}
+        assert result.totals.records_read == 0
+    assert not audit(RESUMED, machine).duplicates

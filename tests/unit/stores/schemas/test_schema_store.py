@@ -4,6 +4,7 @@ failed."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,16 @@ def test_schemas_of_failed_runs_are_deleted_and_ignored_by_later_runs() -> None:
     assert numbers(machine) == [7000, 8000], "the known schema and that of the run must be kept"
     assert schemas(machine, 9).of("a", "json").put_next(0, {"z": "int64"}) == (9000, {"z": "int64"})
     assert numbers(machine) == [9000]
+
+
+def test_run_that_resumes_a_killed_run_keeps_the_schemas_that_a_late_recovery_may_still_seal() -> None:
+    machine = Machine()
+    schemas(machine, 7).of("a", "json").put_next(0, {"a": "int64"})
+    resuming = replace(schemas(machine, 8), keeps_unsealed=True)
+    assert resuming.of("a", "json").put_next(0, {"a": "int64", "b": "int64"})[0] == 8000
+    assert numbers(machine) == [7000, 8000]
+    schemas(machine, 9).of("a", "json").put_next(8000, {"a": "bool"})
+    assert numbers(machine) == [7000, 8000, 9000]
 
 
 def test_schema_returned_to_a_task_survives_a_power_loss_whichever_task_put_it() -> None:

@@ -211,7 +211,12 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "quarantined held reasons notes",
     ),
     (RunBeginning, None, False, "version job run_id epoch command requested_by began_ms facts"),
-    (RunFacts, None, False, "config versions host pid job_file is_locked retained_runs retained_tables"),
+    (
+        RunFacts,
+        None,
+        False,
+        "config versions host pid job_file is_locked retained_runs retained_tables settings_digest",
+    ),
     (CancelRequest, None, False, "version epoch requested_by at_ms"),
     (ReadingNote, None, False, "version epoch dataset_urn work_unit_id low expected_high is_alone has_died"),
     (RecordedPhase, None, False, "name seconds completed counts"),
