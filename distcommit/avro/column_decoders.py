@@ -240,7 +240,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Decoder of one branch of a union of several types. Its column is a struct with a field for each branch."""
+    """Decoder of one branch of a union. The union's column is a struct with a field for each branch."""
 
     column: Column
     """Decoder of the branch itself."""

@@ -189,8 +189,9 @@ def _duration(seconds: float) -> str:
 def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
     """Return one line: the reading rate in total and per task, and the most time-consuming activities.
 
-    The line is empty before the first record. If it would exceed `width` columns (0: no limit), the rates per task are
-    left out first, then the activities with the least time.
+    The line is empty before the first record. If it would exceed `width` columns (0: no limit), it lists
+    fewer of the five activities, but at least three. If it is still too long, the rates per task are left out, and it
+    lists as many activities as fit. The total rate is never left out. Without activities, `width` is ignored.
     """
     if not progress.counts.records_read:
         return ""

@@ -242,7 +242,8 @@ class ConstructCounts(Struct, frozen=True, array_like=True):
         records_out: records that it produced.
         rejected: records of `records_in` that it rejected.
         filtered: records of `records_in` that it filtered.
-        noted: records of `records_in` that failed an optional checker; of `INPUT_PROBLEM`, the unreadable inputs.
+        noted: records of `records_in` that failed an optional checker. If `construct` is `INPUT_PROBLEM`, the number of
+            inputs that the source could not read.
         seconds: time spent in the construct.
     """
 

@@ -54,7 +54,7 @@ def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
 
     Args:
         error: why the sequence failed.
-        outage: the error of a probe of the sequence's target; empty if the probe succeeded.
+        outage: the error of a probe of the sequence's target; empty if the probe succeeded or was not needed.
     """
     if is_lost(error):
         return Failure(error.id, reason_text(str(error)), lost=True)

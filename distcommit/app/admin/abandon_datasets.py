@@ -50,10 +50,10 @@ def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
 
 
 def not_published(store: JobStore, flow: TaskFlow, user: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
-    """Return the positions of a sequence that a branch lacks, according to the published files and ledgers.
+    """Return the ranges of input positions in a sequence whose outcome is unknown in at least one branch.
 
-    Returns none if the source has no offsets, or a ledger can't be read. The audit then reports missing records as
-    gaps.
+    Published files and ledgers show the outcomes: published, rejected or filtered. If the source has no offsets or a
+    ledger can't be read, no ranges are returned. The audit then reports missing records as gaps.
 
     Raises:
         DistcommitError, OSError: if published files can't be read.

@@ -26,7 +26,7 @@ _SHOWN_FIELDS = 3
 
 
 def columns_of_fields(fields: Fields) -> pa.Schema:
-    """Return the columns of fields as a job file writes them. Raises ValueError."""
+    """Return the columns of fields as a job file writes them. Raises ValueError if a type is unknown."""
     return pa.schema([(field_name(name), arrow_type(written)) for name, written in fields.items()])
 
 

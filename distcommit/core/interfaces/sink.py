@@ -262,7 +262,7 @@ class Sink(Connected, ABC):
 
     @property
     def rejection_check(self) -> RowChecker | None:
-        """Return the check for records that the sink cannot write. They are rejected as by a row checker of the job."""
+        """Return the row checker that rejects records that the sink cannot write; None if it can write all records."""
         return None
 
     @property

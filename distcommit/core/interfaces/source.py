@@ -285,8 +285,8 @@ class Source(ConnectedSource, ABC):
         """Plan the datasets for which `owned` is true, one at a time.
 
         A plan that cannot be stored or executed, or an invalid dataset name, is reported as a problem, and other
-        datasets continue. A `SourceFact` among the plans is fixed like `fixed_settings`, and is compared before any
-        plan counts.
+        datasets continue. The plans may include a `SourceFact`. If it differs from the recorded one, the run fails
+        before any plan takes effect.
 
         Args:
             owned: returns whether a dataset URN belongs to the caller's buckets; accepts any name.

@@ -20,7 +20,9 @@ WATERMARK_PIN = "watermark"
 
 
 class WatermarkType(ABC, Generic[Value]):
-    """A type of values that a source counts in: `{WATERMARK_PIN: MyType().pin()}` among the source's pins.
+    """An order-preserving encoding of a source's values as positions.
+
+    A source declares its type in `Source.fixed_settings`, by the entry `WATERMARK_PIN: MyType().pin()`.
 
     Attributes:
         name: stored with all positions of this type.

@@ -1,4 +1,4 @@
-"""Checks of values that settings of several sections share."""
+"""Checks that several sections of a job file share: valid patterns, distinct names, and valid dataset names."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ from distcommit.sinks.databases.table_committer import Key
 class ProofCommitter(SqlCommitter):
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert a proof; return False if a row with its id exists. If another session is inserting the id, wait until
-        that transaction has ended.
+        """Insert the proof of an attempt: a row whose id is `proof`. Return False if a row with this id exists, because
+        `bar` has inserted one for an aborted attempt. If another session is inserting such a row, wait until that
+        transaction has ended.
         """
 
     @abstractmethod

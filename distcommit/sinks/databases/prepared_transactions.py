@@ -121,7 +121,7 @@ class TwoPhaseCommitter(ProofCommitter):
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
         table does not take the rows, FencedError if a newer run has begun or this attempt was aborted, and
-        TransientError."""
+        TransientError if the database fails or the table was just dropped or recreated."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -147,7 +147,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
         """Create a missing table in a separate transaction, as a prepared one would keep it locked. Return the table's
-        identity. Raises RefusedError if the ledger row names another table, and CollisionError."""
+        identity. Raises RefusedError if the table was dropped or recreated since a commit, or is missing and may not be
+        created, and CollisionError if another transaction conflicts."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])

@@ -144,8 +144,8 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if the ledger row names
-        another one."""
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if the table was dropped or
+        recreated since a commit, or is missing and may not be created."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)

@@ -115,7 +115,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check keys, version column, and reserved column names. Raises ConfigurationError."""
+        """Raise ConfigurationError if a key column is missing, the version column is missing or has no order, or a
+        column name is reserved for the sink."""
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:

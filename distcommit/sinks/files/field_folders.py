@@ -44,7 +44,8 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError."""
+    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError if a partition's
+    column is missing or of an unsuitable type."""
     if not partitions:
         yield "", batch
         return

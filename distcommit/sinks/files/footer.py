@@ -123,8 +123,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """Return the footer in a file's metadata; None if there is none. Raises UnknownVersionError and
-        CorruptError."""
+        """Return the footer in a file's metadata; None if there is none. Raises UnknownVersionError if another version
+        of the format wrote it, and CorruptError if it is damaged."""
         text = metadata.get(METADATA_KEY)
         if text is None:
             return None
@@ -175,8 +175,8 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a file. Raises ValueError for an unknown ending of its name, FileNotFoundError, and
-    CorruptError."""
+    """Read all records of a file. Raises ValueError for an unknown ending of its name, FileNotFoundError if it does not
+    exist, and CorruptError if it is damaged."""
     if (form := _form_of(path)) is None:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -214,7 +214,7 @@ def read_batches(
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
     """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
-    file. Raises FileNotFoundError, CorruptError, or ValueError for an unknown ending of its name.
+    file. Raises the errors of `read_records`.
     """
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True

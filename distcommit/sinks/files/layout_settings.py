@@ -53,7 +53,7 @@ class ColumnSettings(SettingsModel):
 
 
 def _partitions(value: Any) -> Any:
-    """Validate one partition or several; their keys determine their kinds. Raises pydantic's errors or ValueError."""
+    """Validate one partition or several; their keys determine their kinds. Raises ValueError for an invalid section."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
@@ -143,7 +143,7 @@ class FileLayout(SettingsModel):
         return None
 
     def required_columns(self) -> Sequence[str]:
-        """Return the columns that folders, order and encodings use."""
+        """Return the columns that the settings `partition_by`, `sort_by` and `columns` name."""
         by = [
             partition.column if isinstance(partition, TimePartition) else partition.field
             for partition in self.partitions

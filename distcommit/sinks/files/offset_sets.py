@@ -159,7 +159,8 @@ class OffsetSets:
 
     @classmethod
     def from_text(cls, text: str) -> OffsetSets:
-        """Return the sets of a text from `to_text`. Raises UnknownVersionError and CorruptError."""
+        """Return the sets of a text from `to_text`. Raises UnknownVersionError if another version of the format wrote
+        it, and CorruptError if it is damaged."""
         try:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:

@@ -82,7 +82,7 @@ class IcebergSettings(DataFileSink):
 
 def term_of(term: str) -> tuple[str, str]:
     """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`. Raises
-    ValueError."""
+    ValueError if it is not such a term."""
     match = _TERM.fullmatch(term.strip())
     if match is None:
         raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))

@@ -277,7 +277,8 @@ would be up to a gigabyte with the brokers' defaults."""
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
     """Return the id of the ledger topic, and create a missing topic; once in each process and run. Raises
-    ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError."""
+    ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError if it
+    can't be described or created."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)

@@ -109,7 +109,7 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
     """Return the type to create a column with; columns of `keys` get a type that can be indexed. Raises
-    ConfigurationError."""
+    ConfigurationError if MariaDB has no such type."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"

@@ -17,8 +17,7 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
     type: Literal["python"]
 
     def check_instance(self, instance: Any) -> None:
-        """Check that the object has a name, and both or none of `grouped_by` and `commit_group`. Raises
-        ConfigurationError."""
+        """Raise ConfigurationError if the object has no name, or only one of `grouped_by` and `commit_group`."""
         name = getattr(instance, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(

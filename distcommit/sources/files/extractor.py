@@ -151,7 +151,7 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Check a whole file, then return its rows. Raises UnreadableFileError."""
+        """Check a whole file, then return its rows. Raises UnreadableFileError if its contents can't be read."""
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes

@@ -233,7 +233,8 @@ class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
 
 
 def _half(results: Sequence[Scalar], rows: int) -> int | None:
-    """Return the hash of the partly read file from the end of a position; None if there is none. Raises ValueError."""
+    """Return the hash of the partly read file from the end of a position; None if there is none. Raises
+    ValueError if the position can't end with this."""
     match results:
         case [] if rows == 0:
             return None

@@ -1,4 +1,4 @@
-"""Checks of positions that an operator sets."""
+"""Checks that positions which an operator sets are offsets of existing partitions of the job's datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks of the SQL of queries and conditions. Must not import SQLAlchemy."""
+"""Checks that each SQL text in a job file is one query or one condition, and finds the tables that a query reads.
+
+Quotes, comments and brackets must be closed, and placeholders are rejected. Must not import SQLAlchemy.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,9 @@ class Query:
             dialect: `postgresql`, `mysql` or `sqlite`.
 
         Raises:
-            ValueError: if the text is not one query that only reads. The message has no subject.
+            ValueError: if the text does not begin with SELECT or WITH, or has several statements, a placeholder, or an
+                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no
+                subject.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -94,7 +99,8 @@ def check_condition(text: str, dialect: str) -> None:
     """Check a condition, which is put in brackets behind WHERE.
 
     Raises:
-        ValueError: if the text is not one condition that only reads. The message has no subject.
+        ValueError: if the text has only comments or spaces, or has several statements, a placeholder, or an unclosed
+            quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no subject.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:

@@ -86,15 +86,15 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         the result, with the store in its new generation; durable.
 
     Raises:
-        ConflictError: if a dataset is not idle, or is stopped and gets another name (logs are unchanged except for
-            fences), or another move is in progress, or the store's generation is not current.
+        ConflictError: if a dataset is not idle, or a stopped dataset would get another name; then logs have at most new
+            fences. Also if another move is in progress, the store's generation is not current, or a log can't be ended.
         ConfigurationError: if the job's sink names no commit group for a dataset.
         FencedError: if another process has fenced the job meanwhile. If that process does not resume the move, repeat
             this command.
         StaleStoreError: if the store is older than its output.
         LostTailError: if a bucket's log has lost its newest segments.
-        CorruptError: if a log cannot be read, a new log exists with other content, or columns that a renamed dataset
-            must keep are lost.
+        CorruptError: if a log cannot be read, a new log exists with other content, or the stored schema of a dataset to
+            rename is lost or unreadable.
     """
     fold = store.job_log().refresh()
     require_current_generation(store, fold, moving=True)

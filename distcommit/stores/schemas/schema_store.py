@@ -57,7 +57,8 @@ def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
 
 
 def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
-    """Return the schema at a path; None if there is none. Raises CorruptError, UnknownVersionError."""
+    """Return the schema at a path; None if there is none. Raises CorruptError if it is damaged, and UnknownVersionError
+    if another version of the format wrote it."""
     try:
         data = fs.read(path)
     except FileNotFoundError:

@@ -69,7 +69,9 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
 
 
 def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
-    """Record that a file in `set_aside` was restored, beside each copy. The restored file must be durable."""
+    """Record that the file at `path` was restored: put a marker beside each of its copies in the store's folder
+    `set_aside`. The restored file must be durable.
+    """
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 

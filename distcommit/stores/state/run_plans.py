@@ -67,7 +67,7 @@ def write_plans(
     The file becomes valid when a manifest names it. Work unit ids must contain their bucket.
 
     Returns:
-        the file's name for each bucket.
+        the name of the file by bucket; it is the same for all buckets.
     """
     folder = _folder(store_root, run_id)
     fs.make_folders(folder)

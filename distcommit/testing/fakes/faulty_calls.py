@@ -45,7 +45,7 @@ class Operation:
 
     @property
     def site(self) -> str:
-        """Return the call and its path without ids, for coverage."""
+        """Return the kind of call, and its path without ids. Simulations count distinct sites as their coverage."""
         return f"{self.kind} {_without_ids(self.path)}"
 
 

@@ -144,7 +144,7 @@ class Coverage:
             (branch_coverage.expired if replaced.is_expired else branch_coverage.replaced).update(sets)
 
     def branches(self) -> dict[str, BranchCoverage]:
-        """All branches that a file or ledger row names; only `main` if none does."""
+        """Return all branches that a file or ledger row names; only `main` if none does."""
         for branch, coverage in self._branches.items():
             for of, sets in self._of_all.items():
                 if branch not in of:
@@ -152,7 +152,7 @@ class Coverage:
         return self._branches or {MAIN_BRANCH: BranchCoverage()}
 
     def covered(self) -> OffsetSets:
-        """The input records whose outcome is known in each branch."""
+        """Return the input records that have an outcome in every branch."""
         common: OffsetSets | None = None
         for branch in self.branches().values():
             sets = branch.present.union(branch.not_owed)
@@ -164,7 +164,7 @@ class Coverage:
 
 
 def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[ReplacedRecords] = ()) -> OffsetSets:
-    """Return the input records whose outcome is known in each branch, from these files and replaced records. Raises
+    """Return the input records that have an outcome in every branch, from these files and replaced records. Raises
     CorruptError or UnknownVersionError if filtered or replaced records can't be read.
     """
     coverage = Coverage()

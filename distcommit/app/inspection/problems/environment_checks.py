@@ -29,7 +29,7 @@ _ROOM_BYTES = 1 << 20
 
 
 class EnvironmentFindings(NamedTuple):
-    """The findings of the environment checks, with the settings and the time that problems depend on."""
+    """The findings of the environment checks, with the time of the check and the settings that explain problems."""
 
     lost_steps: Mapping[str, StepRow] = {}
     """The first LOST step by quarantined dataset."""

@@ -35,8 +35,9 @@ class WebHook(_Hook):
     """A URL that the alert is posted to as JSON.
 
     Attributes:
-        url: `https://...` or `http://...`, `${VARIABLE}` or `${file:PATH}`.
-        headers: HTTP headers; values may be as those of `url`.
+        url: the URL. Begins with `https://` or `http://`, or is `${VARIABLE}` or `${file:PATH}` with such a URL as its
+            value.
+        headers: HTTP headers. Their values may be `${VARIABLE}` or `${file:PATH}`, too.
     """
 
     url: str
@@ -62,7 +63,7 @@ class EmailHook(_Hook):
         sender: the sender's address.
         recipients: the recipients' addresses.
         username: for the login; empty for none.
-        password: for the login; only with `tls: starttls` or `tls`. `${VARIABLE}` or `${file:PATH}`.
+        password: for the login; only with `tls: starttls` or `tls`. May be `${VARIABLE}` or `${file:PATH}`.
     """
 
     host: str

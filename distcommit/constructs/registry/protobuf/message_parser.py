@@ -216,7 +216,9 @@ def message_types(root: Descriptor) -> dict[str, Descriptor]:
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
-    """Return the message types whose values are checked, and the types that contain them."""
+    """Return the checks of a message type and of its inner types, by type name. Types without a check are left out,
+    unless an inner type has one.
+    """
     types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]

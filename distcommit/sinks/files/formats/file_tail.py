@@ -81,7 +81,7 @@ class Frames:
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
         """Return the metadata in the frames that end at `end`, and their beginning; None if no such frames end there.
-        Raises ValueError if they are damaged, and UnknownVersionError."""
+        Raises ValueError if they are damaged, and UnknownVersionError if their format version is another one."""
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None

@@ -39,7 +39,7 @@ _JSON_TYPES = replace(_CSV_TYPES, lists=OFFSET_LISTS, structs=True)
 
 
 def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
-    """Check that all columns can be written as text; `nested` permits lists and structs. Raises ConfigurationError."""
+    """Raise ConfigurationError if a column's type can't be written as text. `nested` permits lists and structs."""
     for field in schema:
         try:
             (_JSON_TYPES if nested else _CSV_TYPES).stored(field.type, field.name)

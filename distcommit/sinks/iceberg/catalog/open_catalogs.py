@@ -29,7 +29,8 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 def opened(settings: CatalogSettings) -> Tables:
     """Return the process's catalog for these settings. Each process opens its own, because a forked process can't use
-    its parent's connections. The eight catalogs that were used last stay open.
+    its parent's connections. The eight catalogs that were used last stay open. Raises the client's error if the
+    catalog can't be opened.
     """
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
@@ -43,7 +44,7 @@ def opened(settings: CatalogSettings) -> Tables:
 
 def check_catalog(settings: CatalogSettings) -> str:
     """Connect to a catalog without creating its tables, and describe it. Raises ConfigurationError if the folder of an
-    SQLite catalog does not exist, and SinkUnavailableError."""
+    SQLite catalog does not exist or can't be written, and SinkUnavailableError if another catalog can't be reached."""
     if settings.uri.startswith(_SQLITE):
         folder = os.path.dirname(settings.uri.removeprefix(_SQLITE))
         if not os.access(folder or ".", os.W_OK):
@@ -80,7 +81,8 @@ def close_opened() -> None:
 
 
 def cached_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
-    """Return the cached tables of a namespace for a run, one cache in each process."""
+    """Return the table cache of a namespace for a run. A process keeps the four caches that were used last. Raises the
+    client's error if the catalog can't be opened."""
     tables = opened(settings)
     with _lock:
         return _known(tables, namespace, run_id)
