@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.commit_step import require_success
-from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
+from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, OpensCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.sequences import SealedSequence, TargetEpochs
@@ -21,15 +21,17 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class BranchLedger:
-    """The ledger row of a dataset and branch, with the committer of the target.
+    """The ledger row of a dataset and branch, with its target.
 
     Attributes:
         row: the ledger row.
-        committer: committer of the target, which counts visible rows.
+        sink: the sink whose target has the ledger.
+        context: context of its committers.
     """
 
     row: LedgerRow
-    committer: SinkCommitter
+    sink: OpensCommitter
+    context: CommitterContext
 
     def miscounted(self) -> str:
         """Compare the number of rows that readers of the target see with the ledger. Return the difference in words;
@@ -37,7 +39,8 @@ class BranchLedger:
 
         Raises the target's errors.
         """
-        result = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
+        with open_committer(self.sink, self.context) as committer:
+            result = committer.visible_rows(self.row.dataset_urn, self.row.branch)
         expected = sum(part.rows for part in self.row.covered)
         if result is None or result == expected:
             return ""
@@ -92,22 +95,24 @@ def require_audited(flow: TaskFlow) -> None:
 
 @contextmanager
 def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
-    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names."""
+    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names.
+
+    One committer is open at a time: servers limit connections, and end sessions that are idle for long.
+    """
     context = CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
     names = {branch.name for branch in flow.branches}
     ledgers = Ledgers()
-    with ExitStack() as stack:
-        for branch in flow.branches:
-            for opens in branch.sink.committers.values():
-                ledgers.branches.append(branch.name)
-                try:
-                    committer = stack.enter_context(open_committer(opens, context))
+    for branch in flow.branches:
+        for sink in branch.sink.committers.values():
+            ledgers.branches.append(branch.name)
+            try:
+                with open_committer(sink, context) as committer:
                     for row in committer.ledger():
                         if row.branch == branch.name or row.branch not in names:
-                            ledgers.add(BranchLedger(row, committer))
-                except Exception as error:  # noqa: BLE001 - whatever a target raises
-                    ledgers.unreadable.append(f"ledger of branch {branch.name}, sink {opens.name}: {error}")
-        yield ledgers
+                            ledgers.add(BranchLedger(row, sink, context))
+            except Exception as error:  # noqa: BLE001 - whatever a target raises
+                ledgers.unreadable.append(f"ledger of branch {branch.name}, sink {sink.name}: {error}")
+    yield ledgers
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
@@ -118,15 +123,18 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
     """
     with open_ledgers(flow, store) as ledgers:
         branch_ledgers = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
-        for committer in {id(ledger.committer): ledger.committer for ledger in branch_ledgers}.values():
-            rows = [ledger.row for ledger in branch_ledgers if ledger.committer is committer]
-            requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
-            try:
-                require_success("commits of older epochs", "withdraw", committer.withdraw(requests))
-            except ConflictError:  # then nothing was changed
-                for request in requests:
-                    with suppress(ConflictError):
-                        require_success(request.dataset_urn, "withdraw", committer.withdraw([request]))
+        groups: dict[tuple[int, str], list[BranchLedger]] = {}
+        for ledger in branch_ledgers:
+            groups.setdefault((id(ledger.sink), ledger.row.branch), []).append(ledger)
+        for group in groups.values():
+            requests = [CommitRequest(ledger.row.dataset_urn, epoch, (), ledger.row.branch) for ledger in group]
+            with open_committer(group[0].sink, group[0].context) as committer:
+                try:
+                    require_success("commits of older epochs", "withdraw", committer.withdraw(requests))
+                except ConflictError:  # then nothing was changed
+                    for request in requests:
+                        with suppress(ConflictError):
+                            require_success(request.dataset_urn, "withdraw", committer.withdraw([request]))
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:

@@ -61,9 +61,10 @@ class Address:
     limit: int
 
 
-class _Kept(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
     connection: Connection
-    password: str
+    password: str = field(repr=False)
     opened_s: float
     idle_since_s: float
 
@@ -81,6 +82,7 @@ class Lease:
     _pool: _Pool
     _password: str = field(repr=False)
     _opened_s: float
+    _process: int = field(default_factory=os.getpid)
     _is_ended: bool = False
 
     @property
@@ -109,7 +111,8 @@ class Lease:
             self._pool.discard(self._connection)
 
     def __del__(self) -> None:
-        self.close()
+        if self._process == os.getpid():  # a forked process would end its parent's session
+            self.close()
 
 
 class _Pool:
@@ -144,10 +147,9 @@ class _Pool:
 
     def take_back(self, kept: _Kept) -> None:
         with self._lock:
-            is_kept = len(self._idle) < _MOST_KEPT
+            is_kept = len(self._idle) < _MOST_KEPT and self._closes_in_time()
             if is_kept:
                 self._idle.append(kept)
-                self._start_timer()
         if not is_kept:
             _close(kept.connection)
         self._slots.release()
@@ -185,18 +187,26 @@ class _Pool:
             return False
         return True
 
-    def _start_timer(self) -> None:
+    def _closes_in_time(self) -> bool:
+        """Start the timer if it does not run. Return False if the process can't start a thread, for instance because it
+        is exiting."""
         if self._timer is None:
-            self._timer = threading.Timer(IDLE_S, self._close_in_time)
-            self._timer.daemon = True
-            self._timer.start()
+            timer = threading.Timer(IDLE_S, self._close_in_time)
+            timer.daemon = True
+            try:
+                timer.start()
+            except RuntimeError:
+                return False
+            self._timer = timer
+        return True
 
     def _close_in_time(self) -> None:
         self.close_idle(IDLE_S)
         with self._lock:
             self._timer = None
-            if self._idle:
-                self._start_timer()
+            is_timed = not self._idle or self._closes_in_time()
+        if not is_timed:
+            self.close_idle()
 
 
 _pools: dict[tuple[Address, int], _Pool] = {}

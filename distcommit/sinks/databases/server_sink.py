@@ -42,7 +42,7 @@ class ServerSink(TableSink):
         two_phase: whether writers insert the rows in prepared transactions, which the commit only has to commit. Each
             work unit has its own transaction, so readers may see a part of a commit. Requires mode `append`.
         max_connections: the most connections that one process uses at a time. A Python worker of an executor uses one,
-            or two with `two_phase`; an audit uses one for each branch.
+            or two with `two_phase`; an audit uses one.
     """
 
     schemes: ClassVar[tuple[str, ...]]

@@ -10,6 +10,7 @@ import pytest
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.target_ledgers import open_ledgers, require_audited
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Abilities, Sink
@@ -78,6 +79,27 @@ def test_deep_audit_reports_rows_missing_at_the_target(tmp_path: Path) -> None:
     result = job.audit()
     assert (result.exact, result.altered_count) == (False, 1)
     assert "rows, but readers see" in result.altered[0]
+
+
+def test_audit_has_one_committer_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, opened, closed, most = after(tmp_path, FIRST, in_files=ALONE), 0, 0, 0
+    open_committer, close = SqliteSink.open_committer, SqliteCommitter.close
+
+    def counted_open(sink: SqliteSink, context: CommitterContext) -> SinkCommitter:
+        nonlocal opened, most
+        opened += 1
+        most = max(most, opened - closed)
+        return open_committer(sink, context)
+
+    def counted_close(committer: SqliteCommitter) -> None:
+        nonlocal closed
+        closed += 1
+        close(committer)
+
+    monkeypatch.setattr(SqliteSink, "open_committer", counted_open)
+    monkeypatch.setattr(SqliteCommitter, "close", counted_close)
+    assert job.audit().exact
+    assert most == 1
 
 
 def test_rows_that_cannot_be_counted_are_reported_by_dataset_and_are_not_a_gap(

@@ -189,3 +189,33 @@ def test_forked_process_does_not_use_its_parents_connection(server: FakeServer) 
         os._exit(0 if server.lease().is_new else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not server.lease().is_new
+
+
+def test_forked_process_does_not_end_a_session_that_its_parent_leases(server: FakeServer) -> None:
+    leased = server.lease()
+    connection = leased.connection
+    child = os.fork()
+    if not child:
+        leased.__del__()
+        os._exit(0 if connection.is_open else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    leased.close()
+    assert not connection.is_open
+
+
+def test_without_threads_a_released_connection_is_closed_and_its_place_is_free(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(timer: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(connection_pool, "WAIT_S", 0.05)
+    monkeypatch.setattr(threading.Timer, "start", refused)
+    for _ in range(3):
+        server.lease(limit=1).release()
+    assert server.open == []
+
+
+def test_kept_password_is_not_shown() -> None:
+    kept = connection_pool._Kept(FakeConnection(""), PASSWORD, 0, 0)
+    assert PASSWORD not in repr(kept)
