@@ -22,7 +22,7 @@ def check_relative(path: str) -> str:
             id="PATH_OUTSIDE_ROOT",
             path=repr(path),
             expected="a relative path without empty, '.' or '..' components",
-            todo="do not run the job: somebody has changed its store or its job file. Restore both from a backup",
+            todo="do not run the job: another program has changed its store or job file. Restore both from a backup",
         )
     return path
 

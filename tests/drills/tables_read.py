@@ -85,7 +85,7 @@ def key_taken_away(folder: Path) -> Drilled:
 
 
 @drill(
-    "SOURCE_QUERY_CHANGED: to continue there by the job file's query, or to null to begin again at source.start",
+    "SOURCE_QUERY_CHANGED: continues there with the job file's query; null begins again at source.start",
     quick=True,
 )
 def query_exchanged(folder: Path) -> Drilled:
@@ -199,7 +199,7 @@ def _parquet(situation: Here, name: str, *ids: int) -> None:
 
 
 @drill(
-    "SOURCE_READER_CHANGED: to continue with the current ones, or to null to read all rows again",
+    "SOURCE_READER_CHANGED: continues with the current ones; null reads all rows again",
     "SOURCE_READER_CHANGED",
     quick=True,
 )

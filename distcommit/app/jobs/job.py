@@ -304,9 +304,9 @@ def _store_of(other: Job, job: Job) -> JobStore:
     fs, roots = other._folders.roots()
     if other.config.paths.store == job.config.paths.store:
         raise ConfigurationError(
-            f"a job can't take over from its own store, {roots.store}",
+            f"a job must not import watermarks from its own store, {roots.store}",
             id="JOB_FOLDERS_INVALID",
-            todo="give the continuing job new folders (paths)",
+            todo="set new folders in section paths of the job that imports",
         )
     return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 

@@ -147,11 +147,15 @@ ENTRIES = (
         id="COMMIT_UNCONFIRMED",
         error="ConflictError",
         title="The target does not confirm the commit",
-        cause="The row of the target's ledger that proves the commit is missing or belongs to another table.",
+        cause=(
+            "The target's ledger was replaced after the commit's rows were prepared, so it does not record whether the "
+            "rows are committed."
+        ),
         impact=NOTHING_CHANGED,
         action=(
-            "Compare the target's records with the commit that `distcommit dataset steps` prints. Release the dataset "
-            "with `accept` if the target has them, otherwise with `abandon`."
+            "Search the target's table for the records of the commit that `distcommit dataset steps` prints. If the "
+            "table has them, release the dataset with `accept`. Otherwise run the UPDATE statement that the message "
+            "contains, then release the dataset with `retry`."
         ),
         command="dataset steps JOB.yaml DATASET",
     ),

@@ -155,7 +155,7 @@ ENTRIES = (
         id="DATASET_NAME_INVALID",
         error="ConfigurationError",
         title="A dataset URN is invalid",
-        cause="The source reports a dataset whose name cannot be a dataset URN.",
+        cause="The source reports a dataset whose name is empty, exceeds 1,024 bytes or is not valid Unicode.",
         impact="The dataset is not read. Other datasets continue.",
         action="Rename the dataset at its source, or exclude the dataset in section source.",
     ),
@@ -238,9 +238,15 @@ ENTRIES = (
         id="MICRO_BATCH_INVALID",
         error="ConfigurationError",
         title="The micro-batch cannot be ingested",
-        cause="`Job.on_batch` was not called by a streaming query, or the batch has no valid dataset column.",
+        cause=(
+            "`Job.on_batch` was not called by a streaming query, or was called over Spark Connect, or the batch has no "
+            "dataset column with text in every row."
+        ),
         impact="Nothing of the micro-batch is committed. The query stops and can be restarted from its checkpoint.",
-        action="Call `Job.on_batch` only by foreachBatch, and set source.dataset_column to a text column of the batch.",
+        action=(
+            "Call `Job.on_batch` only by foreachBatch, in a session without spark.remote. Set source.dataset_column to "
+            "a column of the batch with text in every row."
+        ),
     ),
     ErrorEntry(
         id="TARGET_SETUP_INVALID",

@@ -163,9 +163,8 @@ ENTRIES = (
         cause="The dataset was read by another query than the one in the job file.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the query, or set the watermark: to its present value to continue with the new query, which "
-            "skips its rows below the watermark, or to null to begin at source.start, which publishes earlier rows "
-            "again."
+            "Restore the query, or set the watermark. Its present value continues with the new query, and skips the "
+            "rows below the watermark. The value null begins at source.start, and publishes earlier rows again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -173,11 +172,11 @@ ENTRIES = (
         id="SOURCE_READER_CHANGED",
         error="PlanError",
         title="The Spark reader was changed",
-        cause="The dataset was read by another reader or by other options than the job file has now.",
+        cause="The dataset was read by another reader, or with other options, than the job file has now.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the reader and its options, or set the watermark: to its present value to continue with the new "
-            "ones, which skips their rows below the watermark, or to null to publish all rows again."
+            "Restore the reader and its options, or set the watermark. Its present value continues with the new "
+            "reader, and skips the rows below the watermark. The value null publishes all rows again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -209,9 +208,15 @@ ENTRIES = (
         id="WATERMARK_VALUE_INVALID",
         error="SourceError",
         title="A record has no usable position",
-        cause="The watermark column of a row is empty, or its value cannot be a position.",
-        impact=DATASET_WAITS,
-        action="Correct the row, exclude the row by the table's where, or set another source.watermark.",
+        cause="The watermark column or field of a record has no value, or a value that cannot be a position.",
+        impact=(
+            "Rows of tables and Spark readers without a value are never read, and all other rows are published. In all "
+            "other cases the dataset's watermark does not move, and no data is lost. Other datasets continue."
+        ),
+        action=(
+            "Correct the record or set another watermark column or field. Rows can also be excluded: those of a table "
+            "by source.overrides.TABLE.where, those of a Spark reader by its options."
+        ),
     ),
     ErrorEntry(
         id="STORED_POSITION_FOREIGN",
@@ -253,8 +258,8 @@ ENTRIES = (
             "datasets continue."
         ),
         action=(
-            "Set the dataset's watermark: to null to begin at source.start, which publishes records that are still "
-            "there again, or to positions that the topic has."
+            "Set the dataset's watermark to null or to positions that the topic has. The value null begins at "
+            "source.start, and publishes again the records that are still in the topic."
         ),
         command=_SET_WATERMARK,
     ),

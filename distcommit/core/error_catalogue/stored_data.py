@@ -18,9 +18,12 @@ ENTRIES = (
         id="FORMAT_VERSION_UNKNOWN",
         error="UnknownVersionError",
         title="A stored format has an unknown version",
-        cause="Another version of distcommit wrote the file, or the file is not one of distcommit.",
-        impact="Nothing is changed. Datasets and commands that need the file wait.",
-        action="Run the version of distcommit that wrote the file, or a newer one.",
+        cause="Another version of distcommit, or another program, wrote the file.",
+        impact="Nothing is changed. Datasets that need the file are not read, and commands that need it fail.",
+        action=(
+            "Run the version of distcommit that wrote the file, or a newer one. If another program wrote it, restore "
+            "the file from a backup."
+        ),
         command="--version",
     ),
     ErrorEntry(

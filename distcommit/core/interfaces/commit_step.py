@@ -173,7 +173,11 @@ class CommitStep(ABC):
         Raises:
             DistcommitError: if this step type cannot be abandoned.
         """
-        raise DistcommitError("this type of commit step cannot be abandoned", step=step_name(self))
+        raise DistcommitError(
+            "this type of commit step cannot be abandoned",
+            step=step_name(self),
+            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
+        )
 
     def allow(self) -> bool | None:
         """Undo `withdraw`, durably, because another target of the sequence could not be withdrawn. Returns like
@@ -188,7 +192,9 @@ class CommitStep(ABC):
 
     def undo(self) -> bool | None:
         """Remove the step's own effect, durably, after `withdraw` of all steps. Returns like `execute`."""
-        raise DistcommitError("this type of commit step cannot be undone", step=step_name(self))
+        raise DistcommitError(
+            "this type of commit step cannot be undone", step=step_name(self), todo="give the step `undo`"
+        )
 
     @abstractmethod
     def to_row(self) -> list[Any]:

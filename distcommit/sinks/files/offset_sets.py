@@ -270,7 +270,7 @@ def _no_origin(provenance: Provenance, actual: str) -> SourceError:
         "a record has no source offset",
         expected=f"a partition in {provenance.partition_column!r} and an offset >= 0 in {provenance.offset_column!r}",
         found=actual,
-        todo="find the source or the converter that returns this row",
+        todo="correct the source or the converter that returns this row",
     )
 
 

@@ -299,8 +299,8 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
             dataset=urn,
             expected=f"format and options of reader {reader}",
             found=f"format and options of reader {frame.reader}",
-            todo="restore them, or set the watermark (distcommit dataset set-watermark)"
-            f" to {positions} to continue with the current ones, or to null to read all rows again",
+            todo="restore them, or set the watermark (distcommit dataset set-watermark)."
+            f" Its present value, {positions}, continues with the current ones; null reads all rows again",
         )
     existing = frame.incarnation if reader else frame.counted
     return stored_position(urn, state, existing, lambda position: is_position(frame.kind, position))

@@ -65,8 +65,8 @@ class QueryChangedError(PlanError):
             dataset=table.name,
             expected=f"the query {before}" if before else "the table of that name",
             found=f"the query {now}" if now else "the table of that name",
-            todo="restore the query; or set the watermark (distcommit dataset set-watermark): to its present value,"
-            f" {at}, to continue there by the job file's query, or to null to begin again at source.start",
+            todo="restore the query, or set the watermark (distcommit dataset set-watermark). Its present value,"
+            f" {at}, continues there with the job file's query; null begins again at source.start",
         )
 
 
@@ -247,7 +247,8 @@ def _end(
             column=table.rules.watermark,
             expected="source.lookback 0 for this table",
             found=str(lookback),
-            todo=f"if its rows commit in the order of their values, set source.overrides.{table.name}.lookback to 0",
+            todo=f"set source.overrides.{table.name}.lookback to 0 if rows commit in the order of this column;"
+            " otherwise set another watermark column",
         )
     return top, greatest
 

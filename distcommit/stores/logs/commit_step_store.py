@@ -298,13 +298,13 @@ def _pending_error(store: str, state: DatasetState) -> ConflictError:
         else "'abandon', which resumes, or 'accept'"
     )
     return ConflictError(
-        f"a sealed sequence is {state.status.value}",
+        f"the dataset has a sealed sequence that is {state.status.value}",
         id="SEQUENCE_OPEN",
         store=store,
         dataset=urn,
-        expected="no sequence that is not done",
+        expected="a dataset without an open sequence",
         found=state.reason,
-        todo=f"get_commit_sequence({names}).commit(); if that can never succeed, quarantine({names}) first"
+        todo=f"call get_commit_sequence({names}).commit(); if it cannot succeed, call quarantine({names}) and release"
         if pending
-        else f"release({names}, how) with {choices}",
+        else f"call release({names}, how) with {choices}",
     )

@@ -370,7 +370,7 @@ def _act(
 
 
 _REMEDIES = {
-    DatasetStatus.IDLE: ("DATASET_IDLE", "nothing: the dataset has no sequence that is not done"),
+    DatasetStatus.IDLE: ("DATASET_IDLE", "nothing: the dataset has no sequence that is still open"),
     DatasetStatus.PENDING: (
         "DATASET_PENDING",
         "commit it: the next run does, or `distcommit recover`; if it never can be, quarantine it",
