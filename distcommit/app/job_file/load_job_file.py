@@ -19,7 +19,7 @@ from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
-from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_settings
+from distcommit.app.job_file.problems.invalid_settings import Invalid, invalid_settings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
 from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.job_file.yaml_without_duplicate_keys import load_yaml

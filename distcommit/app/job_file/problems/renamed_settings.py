@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distcommit.app.job_file.problems.section_models import value_at
-from distcommit.app.job_file.problems.setting_texts import Invalid
+from distcommit.app.job_file.problems.invalid_settings import Invalid
 from distcommit.core.support.settings_model import Key
 
 RENAMED: Mapping[str, str] = {
