@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
@@ -53,6 +54,7 @@ class RunSettings:
         hands_back: whether another executor repeats the task if it raises NodeFailedError.
         resume_across_runs: whether recovery seals the work units that a killed run had finished, up to the first gap,
             of datasets whose policy is not `full`.
+        notes: notes on the job file, which the run reports and records with its own.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -82,6 +84,7 @@ class RunSettings:
     has_died_alone: bool = False
     hands_back: bool = False
     resume_across_runs: bool = False
+    notes: Reasons = field(default_factory=Reasons)
     refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 

@@ -105,11 +105,16 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
 
     write_job(tmp_path, source=files, converters=[{"type": "json", "fields": {"n": "string"}}])
     output = typed(f"distcommit dataset reprocess {path} --all")
+    changed = "column n is int64 in published files, and string in the job file (dataset clicks; 3 datasets compared)"
+    assert changed in output
+    assert changed in typed(f"distcommit runs {path} 5"), "it is recorded"
     assert "reprocessed: 2 records of error files were read again" in output
     assert "1 published, 1 rejected to error files" in output
     assert "The published records are visible now" in output
     assert f"process them again: distcommit dataset reprocess {path} --all" in output
     assert "1 record of clicks (1)" in typed(f"distcommit status {path}")
+
+    assert "published files" not in typed(f"distcommit run {path}"), "the settings are those of the newest run"
 
     write_job(tmp_path, source=files)
     assert "1 published" in typed(f"distcommit dataset reprocess {path} --all")
@@ -138,9 +143,13 @@ def test_run_that_makes_a_column_of_numbers_text_notes_the_value_that_is_not_a_n
     files["nulls"] = ["n/a", "x"]
     write_job(tmp_path, source=files, converters=[{"type": "parse", "columns": {"id": "int64", "price": "float64"}}])
     checked = typed(f"distcommit check {path}")
-    assert "column price is string in published files, and double in the job file (dataset orders)" in checked
+    assert "column price is string in published files, and double in the job file (dataset orders;" in checked
     assert "column id" not in checked, "its type is the same"
+    file.with_name("3.csv").write_text("id,price,zip\n6,4.5,4\n")
+    output = typed(f"distcommit run {path}")
+    warning = "note on columns job file: column price" + checked.partition("column price")[2].partition("`")[0]
+    assert warning in output
     command = checked.partition("publish all records again in new folders: `")[2].partition("`")[0]
-    assert "5 published" in typed(command)
+    assert "6 published" in typed(command)
     written = pyarrow.dataset.dataset(tmp_path / "output-2" / "orders").to_table().column("price")
-    assert sorted(written.drop_null().to_pylist()) == [2.5, 3.0, 9.5]
+    assert sorted(written.drop_null().to_pylist()) == [2.5, 3.0, 4.5, 9.5]

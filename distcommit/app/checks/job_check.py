@@ -16,7 +16,7 @@ from distcommit.app.checks.check_result import CheckedPart, CheckFailedError, Ch
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow_description import FlowDescription, describe_flow
 from distcommit.app.checks.folder_check import check_folder
-from distcommit.app.checks.published_types import changed_type_warnings
+from distcommit.app.checks.published_types import compare_published_types
 from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import load_tree, parse_config
@@ -77,7 +77,8 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
             _require_own_folders(folders)
     if connect and not checks.failures and not config.tries_out and folders.has_store():
         with checks.part("published types", "converters"):
-            checks.warnings += changed_type_warnings(folders, folders.open_store(create=False))
+            checks.found, warnings = compare_published_types(folders, folders.open_store(create=False))
+            checks.warnings += warnings
     dry_run = None
     if plan and connect and all(failure.is_missing for failure in checks.failures):
         is_reported = bool(checks.failures)

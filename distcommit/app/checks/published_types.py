@@ -2,53 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+import logging
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.core.errors import DistcommitError
+from distcommit.app.job_file.secrets import without_secrets
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
+from distcommit.core.errors import DistcommitError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reasons
+from distcommit.core.work_units import COLUMN_NOTE
 from distcommit.pipeline.task_flow import FlowColumns
 from distcommit.protocol.paths.output import is_published_name, published_epoch, published_folder
 from distcommit.schemas.evolution import is_joinable
 from distcommit.schemas.known_columns import UNKNOWN
 from distcommit.sinks.files.footer import read_written_schema
 from distcommit.stores.folders.folder_trees import files_below
+from distcommit.stores.history.run_records import read_beginning, read_record, recorded_epochs
 from distcommit.stores.state.job_store import JobStore
 
-_MOST_DATASETS = 20
-"""Number of datasets whose newest file is read on a local file system."""
-_MOST_REMOTE = 2
-"""Number of datasets whose newest file is read elsewhere, where files are read as a whole."""
+logger = logging.getLogger(__name__)
+
+_MOST_SECONDS = 1.0
+"""Seconds after which no further dataset is compared."""
+_WITHOUT_NEW_RECORDS = ("recover", "expire")
+"""Commands whose runs write no records with the settings of the job file."""
+_RETURNED = (RunOutcome.SUCCEEDED, RunOutcome.INCOMPLETE, RunOutcome.HELD_BACK)
+"""Outcomes of runs whose notes were printed."""
 
 
-def changed_type_warnings(folders: JobFolders, store: JobStore) -> Iterator[str]:
-    """Yield a warning for each column that would get a type that readers can't join with its published type.
+class TypeComparison(NamedTuple):
+    """The result of a comparison with published files.
 
-    Compares the columns that the job file determines with the newest Parquet file of some datasets.
+    Attributes:
+        compared: the number of compared datasets, as text.
+        warnings: a warning for each column that would get a type that readers can't join with its published type.
+    """
+
+    compared: str
+    warnings: list[str]
+
+
+def compare_published_types(folders: JobFolders, store: JobStore) -> TypeComparison:
+    """Compare the columns that the job file determines with the newest Parquet file of each dataset.
+
+    Begins with the first dataset, and stops after a second.
     """
     flow = folders.config.task_flow()
     reached = FlowColumns.of(flow.source).after(flow.stages)
-    urns = (urn for bucket in range(store.buckets) for urn in sorted(store.bucket_log(bucket).refresh().datasets))
-    datasets = list(islice(urns, _MOST_DATASETS if store.fs.scheme == "file" else _MOST_REMOTE))
     changed: dict[str, list[str]] = {}
-    for branch in flow.branches:
-        fields = [field for field in reached.after(branch.stages).columns.fields if field.type != UNKNOWN]
-        for urn in datasets if branch.sink.abilities.files and fields else ():
-            path = _newest_file(store.fs, f"{store.roots.output}/{published_folder(urn, branch.name)}")
-            published = _types(store.fs, path)
+    deadline_s, count, is_complete = monotonic() + _MOST_SECONDS, 0, True
+    for urn in (urn for bucket in range(store.buckets) for urn in sorted(store.bucket_log(bucket).refresh().datasets)):
+        if count and monotonic() >= deadline_s:
+            is_complete = False
+            break
+        count += 1
+        for branch in flow.branches:
+            fields = [field for field in reached.after(branch.stages).columns.fields if field.type != UNKNOWN]
+            if not fields or not branch.sink.abilities.files:
+                continue
+            published = _types(store.fs, f"{store.roots.output}/{published_folder(urn, branch.name)}")
             for field in fields:
                 before = published.get(field.name, field.type)
                 if not is_joinable(before, field.type):
                     text = f"column {field.name} is {before} in published files, and {field.type} in the job file"
                     changed.setdefault(text, []).append(urn)
+    datasets = "1 dataset" if count == 1 else f"{count:,} datasets"
+    compared = f"{datasets} compared" if is_complete else f"only the first {datasets} compared"
     command = folders.fixed_settings().restarted_by
     remedy = f"in new folders: `{command}`" if command else "in new folders (paths)"
-    for text, named in changed.items():
-        yield (
-            f"{text} (dataset {', '.join(named[:3])}{', ...' if len(named) > 3 else ''}): readers can't join both."
-            f" Restore the published type, or publish all records again {remedy}"
-        )
+    warnings = [
+        f"{text} (dataset {', '.join(named[:3])}{f' and {len(named) - 3:,} more' if len(named) > 3 else ''};"
+        f" {compared}): readers can't join both. Restore the published type, or publish all records again {remedy}"
+        for text, named in changed.items()
+    ]
+    return TypeComparison(compared, warnings)
+
+
+def changed_type_notes(folders: JobFolders, store: JobStore, command: str) -> Reasons:
+    """Return the warnings of `compare_published_types` as notes for a run of `command`.
+
+    Compares nothing if the settings of the flow are those of the newest recorded run. A failure is only logged.
+    """
+    if command.startswith(_WITHOUT_NEW_RECORDS):
+        return Reasons()
+    try:
+        epochs = recorded_epochs(store.fs, store.roots.store)
+        if not epochs or _recorded_flow(store, epochs) == _flow_settings(without_secrets(folders.tree)):
+            return Reasons()
+        warnings = compare_published_types(folders, store).warnings
+    except Exception as error:  # noqa: BLE001 - of any construct; the run itself does not need the comparison
+        logger.warning("the types of published columns were not compared: %s", error_text(error))
+        return Reasons()
+    return Reasons.first_of(Reasons.of("job file", COLUMN_NOTE, text) for text in warnings)
+
+
+def _recorded_flow(store: JobStore, epochs: Sequence[int]) -> Mapping[str, Any] | None:
+    """Return the recorded flow settings of the newest run that read records and returned a result."""
+    fs, root = store.fs, store.roots.store
+    for epoch in reversed(epochs):
+        record = read_record(fs, root, epoch)
+        if record is None or record.outcome not in _RETURNED or record.command.startswith(_WITHOUT_NEW_RECORDS):
+            continue
+        beginning = read_beginning(fs, root, epoch)
+        return _flow_settings(beginning.facts.config) if beginning is not None else None
+    return None
+
+
+def _flow_settings(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: tree.get(name) for name in FlowSettings.model_fields}
 
 
 def _newest_file(fs: FileSystem, folder: str) -> str:
@@ -58,7 +123,9 @@ def _newest_file(fs: FileSystem, folder: str) -> str:
     return max(epochs, key=epochs.__getitem__, default="")
 
 
-def _types(fs: FileSystem, path: str) -> dict[str, object]:
+def _types(fs: FileSystem, folder: str) -> dict[str, object]:
+    """Return the types of the columns in the newest file of a folder, if it is a Parquet file."""
+    path = _newest_file(fs, folder)
     try:
         return {field.name: field.type for field in read_written_schema(fs, path)} if path else {}
     except (DistcommitError, OSError):  # of another format; or damaged, which the audit reports

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from distcommit.app.checks.job_check import check_before_run
+from distcommit.app.checks.published_types import changed_type_notes
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.run_alerts import alerting
@@ -84,13 +85,14 @@ def open_run(
     ):
         require_current_generation(store, store.job_log().refresh())
         require_newest(store)  # before Spark takes its seconds to start
+        notes = changed_type_notes(folders, store, command)
         supplied = session or (None if config.spark.remote else active_session())
         spark = supplied or open_session(config.spark, f"distcommit {config.job}")
         try:
             own = own_session(spark)
             waves = 1 if config.task.resume_across_runs else WAVES
             partitions = partitions_of(spark, config.spark, store.buckets, waves)
-            settings = _settings(config, store, run_id, flow, partitions)
+            settings = replace(_settings(config, store, run_id, flow, partitions), notes=notes)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
                 recorded_run(

@@ -221,7 +221,7 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSet
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
-        planned = phase.collect(reports)
+        planned = phase.collect([Report(notes=settings.notes), *reports])
         _require_plans(plans, store)
         record_settings(store, fixed, _source_settings(plans), epoch=settings.epoch)
         manifest = build_manifest(settings, plans)

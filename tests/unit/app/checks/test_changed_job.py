@@ -16,8 +16,21 @@ import yaml
 from typer.testing import CliRunner
 
 from distcommit import Job
+from distcommit.app.checks import published_types
+from distcommit.app.job_file.secrets import without_secrets
 from distcommit.cli.main import app
+from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.sources.watermark_column import PARTITION
+from distcommit.stores.history.run_records import (
+    BEGINNING_VERSION,
+    RECORD_VERSION,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+    put_beginning,
+    put_record,
+)
 
 OLD, NEW = (f"{epoch:010}-00000_000000-{'0' * 32}-0001.parquet" for epoch in (2, 5))
 
@@ -66,7 +79,8 @@ def test_check_warns_of_a_type_that_readers_cannot_join_with_the_newest_publishe
     shown = checked(path)
     assert shown.startswith("ready: no problem was found; 1 warning, see below")
     assert (
-        "column price is string in published files, and timestamp[us, tz=UTC] in the job file (dataset orders): readers"
+        "column price is string in published files, and timestamp[us, tz=UTC] in the job file (dataset orders;"
+        " 1 dataset compared): readers"
         " can't join both. Restore the published type, or publish all records again in new folders: `distcommit run"
         f" {path} --set paths.store={tmp_path}/store-2 --set paths.staging={tmp_path}/staging-2"
         f" --set paths.output={tmp_path}/output-2`"
@@ -85,6 +99,64 @@ def test_check_does_not_warn_of_types_that_readers_join(tmp_path: Path, before: 
     used(path, "orders")
     published(path, "orders", OLD, before)
     assert "warning" not in checked(path)
+
+
+def test_comparison_of_types_stops_in_time_and_names_the_number_of_compared_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shop(tmp_path, "a", "b", "c", "d", "e", **cast_to("timestamp"))
+    used(path, *"abcde")
+    for dataset in "abcde":
+        published(path, dataset, OLD, pa.string())
+    shown = checked(path)
+    assert "published types passed 5 datasets compared" in shown
+    assert " and 2 more; 5 datasets compared): readers can't join both" in shown
+    monkeypatch.setattr(published_types, "_MOST_SECONDS", 0)
+    assert "; only the first 1 dataset compared): readers can't join both" in checked(path)
+
+
+def recorded(path: Path, epoch: int, outcome: RunOutcome, command: str = "run") -> None:
+    """Record a run with the settings that the job file has now."""
+    folders, run_id = Job.from_file(path)._folders, f"run-{epoch}"
+    store = folders.open_store(create=False)
+    facts = RunFacts(without_secrets(folders.tree))
+    put_beginning(store, RunBeginning(BEGINNING_VERSION, "shop", run_id, epoch, command, "ann", 1, facts))
+    ended = RunRecord(RECORD_VERSION, "shop", run_id, epoch, command, "ann", 1, 2, outcome, "", "", (), RunCounts())
+    put_record(store, ended)
+
+
+def noted(path: Path, command: str = "run") -> list[str]:
+    folders = Job.from_file(path)._folders
+    return [note.text for note in published_types.changed_type_notes(folders, folders.opened(), command)]
+
+
+def test_runs_note_changed_types_until_a_run_with_the_settings_has_returned(tmp_path: Path) -> None:
+    path = shop(tmp_path, "orders", **cast_to("timestamp"))
+    used(path, "orders")
+    published(path, "orders", OLD, pa.string())
+    assert noted(path) == [], "no run is recorded"
+    shop(tmp_path, "orders", **cast_to("string"))
+    recorded(path, 2, RunOutcome.SUCCEEDED)
+    shop(tmp_path, "orders", **cast_to("timestamp"))
+    (warning,) = noted(path)
+    assert warning in checked(path)
+    assert noted(path, "reprocess --all") == [warning]
+    assert noted(path, "recover") == noted(path, "expire 90d") == [], "they write no records"
+    recorded(path, 3, RunOutcome.INTERRUPTED)
+    recorded(path, 4, RunOutcome.SUCCEEDED, "recover")
+    assert noted(path) == [warning], "no run has printed it"
+    recorded(path, 5, RunOutcome.INCOMPLETE)
+    assert noted(path) == []
+
+
+def test_unreadable_record_of_a_run_prevents_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = shop(tmp_path, "orders", **cast_to("timestamp"))
+    used(path, "orders")
+    recorded(path, 2, RunOutcome.SUCCEEDED)
+    (record,) = (tmp_path / "store" / "runs").glob("*[0-9].json")
+    record.write_bytes(b"{")
+    assert noted(path) == []
+    assert "the types of published columns were not compared" in caplog.text
 
 
 def test_damaged_published_file_fails_no_check(tmp_path: Path) -> None:
