@@ -12,7 +12,8 @@ from distcommit.core.support.settings_model import SettingsModel
 
 
 class DeclaredExtract(SettingsModel):
-    """Keys and delta fields of the records of all datasets. They replace those that the source knows.
+    """Keys and delta fields that the job file declares for the records of all datasets. They replace those of the
+    source.
 
     Attributes:
         keys: columns that are unique together. Database sinks with `mode: upsert` use them if they have no `keys`.
@@ -26,7 +27,7 @@ class DeclaredExtract(SettingsModel):
 
 
 class DescribedSource(SettingsModel, SourceSettings):
-    """Base class of the section `source`.
+    """Base class of the section `source` of all source types.
 
     Attributes:
         extract: what the job file declares about the records.

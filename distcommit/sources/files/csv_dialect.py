@@ -1,4 +1,4 @@
-"""CSV dialects: delimiter, quote, escape, texts for null, header and encoding."""
+"""CSV dialect of files, and the regular expressions that split rows and columns by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Dialect of a CSV file, in single ASCII characters.
+    """CSV dialect. Delimiter, quote and escape are single ASCII characters.
 
     Attributes:
         delimiter: separates columns.
@@ -94,10 +94,11 @@ def patterns(dialect: Dialect) -> Patterns:
 
 
 class QuoteCheck:
-    """Check, block by block, that all quotes are in valid places.
+    """Check of the quotes of a CSV file, fed block by block with `see`. `passes` becomes False at the first invalid
+    quote.
 
-    Quotes are numbered from 0. An even quote must begin a column or follow a quote. An odd quote must end a column or
-    precede a quote. A file that fails the check may have text behind a closing quote, and is read row by row.
+    A quote may only begin or end a column, or precede or follow another quote. A file that fails is read row by row,
+    because it may have text behind a closing quote. A dialect with an escape character always fails.
     """
 
     def __init__(self, dialect: Dialect) -> None:

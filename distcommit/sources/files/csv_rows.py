@@ -1,4 +1,4 @@
-"""Row-by-row CSV reader, for files that cannot be read block by block. Unreadable rows are returned as bytes.
+"""Row-by-row CSV reader, for files that Arrow's block reader cannot read. Unreadable rows are returned as bytes.
 
 It splits rows as Arrow's reader does: a quote counts only at the start of a column, and empty lines are not rows.
 """
@@ -20,8 +20,8 @@ from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
 """Added column with the bytes of unreadable rows. It is null in readable rows, and absent from batches without
-unreadable rows. In an unreadable row all columns of the file are null. No file has a binary column, so the type marks
-the column.
+unreadable rows. In an unreadable row all columns of the file are null. Columns of CSV files are text, so its binary
+type identifies this column.
 """
 UNPARSED_LINE = pa.field("_unparsed_line", pa.int64())
 """Added column before `UNPARSED`: the line, from 1, at which an unreadable row begins. Rows and lines differ, because
@@ -42,10 +42,11 @@ class LineError(ValueError):
 
 
 def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return a file's column names: from its header, or from the settings if it has none. A file of line ends has none.
+    """Return a file's column names: from its header, or from the dialect if it has none. Empty if the file has no rows.
 
     Raises:
-        LineError: if the header is unreadable, has a name twice, or differs from the names that the dialect requires.
+        LineError: if the file is UTF-16, or if the header is unreadable, has a name twice, or has other names than the
+            dialect requires. The order of the names may differ.
     """
     stream.seek(0)
     first = next(_numbered_rows(stream, dialect), None)
@@ -72,7 +73,8 @@ def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 
 
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, without the header and the first `skip` rows after it.
+    """Yield the rows of a file, without the header and the first `skip` rows after it. Unreadable rows are in
+    `UNPARSED`.
 
     Raises:
         LineError: if a row has more than 64 MiB, because the start of the next row is then unknown.
@@ -114,7 +116,7 @@ def _quoting_problem(row: bytes, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Converter that rejects unreadable rows.
+    """Converter that rejects unreadable CSV rows, with file, line and reason.
 
     Attributes:
         dialect: the dialect of the files.
@@ -149,8 +151,8 @@ class UnparsedRows(Converter):
 
 
 def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> LineError | None:
-    """Return the error of the first unreadable row; None if all rows are readable. `batch` must have no column that the
-    source adds to readable rows.
+    """Return the error of the first unreadable row; None if all rows are readable. `batch` must not have the columns
+    for partition, offset, file and row yet.
     """
     at = _unparsed_in(batch.schema)
     if at < 0:

@@ -1,4 +1,4 @@
-"""Extractor of files: reads the files of a work unit one after the other."""
+"""Extractor of files, which reads the files of a work unit in order."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class FilesExtractor(Extractor):
 
 
 class FilesExtraction(Extraction):
-    """One read of a work unit's files. It fails if a file differs from the planned one when it is opened or closed."""
+    """One read of a work unit's files. Raises SourceError if a file's size, time or etag differs from the plan before
+    or after it is read.
+    """
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -151,7 +153,9 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Check a whole file, then return its rows. Raises UnreadableFileError if its contents can't be read."""
+        """Read a whole file, then return its rows. Raises UnreadableFileError before the first row if its contents
+        can't be read.
+        """
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes
@@ -205,7 +209,7 @@ class FilesExtraction(Extraction):
         self._unreadable.add(name, error)
 
     def _skip(self, file: ListedFile, error: UnreadableFileError) -> Iterator[pa.RecordBatch]:
-        """Count an unreadable file as read. If files are diverted, yield the record that stands for it."""
+        """Count an unreadable file as read. If files are diverted, yield the record with its name and the reason."""
         self._at, self._open = self._at.after(file, self._extractor.remembered), None
         self._skipped_count += 1
         tracked = [entry for entry in self._skipped if entry.name != file.entry.name]

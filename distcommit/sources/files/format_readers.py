@@ -35,7 +35,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
     rows also have the columns `csv_rows.UNPARSED_LINE` and `csv_rows.UNPARSED`.
 
     Raises:
-        Exception: of the library that reads the format, if the file is damaged or compressed in another way.
+        Exception: of any class, if the file is damaged, or compressed although `is_compressed` is false.
     """
     match format_:
         case "jsonl":
@@ -58,7 +58,7 @@ def _uncompressed(stream: BinaryIO) -> BinaryIO:
 
 
 class _Transcoded(io.RawIOBase):
-    """Stream that reads text of another encoding as UTF-8. It can only be rewound to its start."""
+    """Stream that returns text of another encoding as UTF-8. `seek` can only rewind it to its start."""
 
     def __init__(self, stream: BinaryIO, dialect: Dialect) -> None:
         self._stream, self._encoding = stream, dialect.encoding

@@ -1,4 +1,4 @@
-"""Path patterns with `{dataset}`, and the listing of the files that match them."""
+"""Path patterns of source files, and the listing of the files that match them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HIDDEN = (".", "_")
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A path pattern.
+    """Pattern of the paths of source files.
 
     `*` and `?` match within a name, and `[...]` one character. `**` (once) matches folders at any depth. `{dataset}`
     (once) matches a part of a name. Names that begin with `.` or `_` match only a part that begins with the same
@@ -112,7 +112,7 @@ class Listing:
 
     Attributes:
         files: files by the index of their pattern and their path below the pattern's folder.
-        problems: why a dataset's files cannot be listed.
+        problems: why a dataset cannot be read: one of its folders cannot be listed, or two patterns match a file.
     """
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
@@ -120,7 +120,9 @@ class Listing:
     _patterns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
-        """Add a file. If another pattern has matched the same full name, report a problem of its dataset."""
+        """Add a file. If another pattern has matched the same file, record a problem of the dataset instead of an
+        error.
+        """
         if self._patterns.setdefault((urn, name), index) != index:
             self.problems[urn] = f"two of source.paths match a file, which would be read twice: {name}"
         self.files.setdefault(urn, {})[index, path] = file
@@ -136,6 +138,7 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
 
     Raises:
         SourceError: if a pattern's folder is missing, or a folder that may hold several datasets cannot be listed.
+            Other folders that cannot be listed are problems of their dataset.
     """
     listing = Listing()
     for index, pattern in enumerate(patterns):
@@ -148,7 +151,7 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
 
 
 def check_folder(url: str) -> None:
-    """Raise SourceError if a folder cannot be listed."""
+    """Raise SourceError if a folder cannot be listed, ConfigurationError if its file system is not configured."""
     try:
         InputFolder(url).entries("")
     except ConfigurationError:
@@ -167,7 +170,7 @@ class _Walk:
     listing: Listing
 
     def into(self, path: str, parts: tuple[str, ...], urn: str) -> None:
-        """List the files below a folder that match `parts`. `urn` is empty above the part with `{dataset}`."""
+        """List the files below a folder that match `parts`. `urn` is empty until the dataset is known from the path."""
         try:
             entries = sorted(self.folder.entries(path), key=lambda entry: entry[0])
         except FileNotFoundError as error:

@@ -1,7 +1,7 @@
 """Planner of one dataset: puts its new files into consecutive work units.
 
-All work units share the partition `files`: each begins where the one before ends. Each work unit numbers its rows in
-another partition, `0` to `15`, because the number of rows is unknown at planning.
+All work units share the partition `files`: each begins where the one before ends. The number of rows is unknown at
+planning, so each work unit counts its rows in a partition of its own, `0` to `15`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from distcommit.sources.files.progress import (
 logger = logging.getLogger(__name__)
 
 FILES = "files"
-"""Partition whose position defines which files have been read."""
+"""Partition whose position records which files have been read."""
 LISTED = "files"
 """Work unit property with the files to read, as JSON."""
 WATERMARKS = FilesWatermark()
@@ -46,17 +46,17 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Settings for planning, from `source.FilesSource`.
+    """Settings for planning, from `settings.FilesSource`.
 
     Attributes:
         bytes_per_work_unit: target size of work units in bytes.
         bytes_per_dataset: bytes of a dataset that one run reads; 0 for all.
         settled_ns: files that were changed after this time are left for the next run; nanoseconds since 1970.
         remembered: the number of files that a watermark names individually.
-        late: what happens to a file that is older than the newest files that were read: `read` reads it, `fail` fails
-            its dataset.
-        changed: what happens to a tracked file that was changed after it was read: `fail` fails its dataset,
-            `read_again` reads it again.
+        late: action for a file that is older than the newest files that were read: `read` reads it, `fail` fails its
+            dataset.
+        changed: action for a tracked file that was changed after it was read: `fail` fails its dataset, `read_again`
+            reads it again.
         may_skip: whether unreadable files are skipped or diverted.
     """
 
@@ -76,7 +76,8 @@ def plan_dataset(
     rules: Rules,
     retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """Return the plan of a dataset; None if it has no new files.
+    """Return the plan of a dataset; None if it has no new files. A problem, such as a changed file, excludes it from
+    the run.
 
     Args:
         urn: the dataset.
@@ -185,7 +186,9 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return the files to read in this run, in order: at least one, and at most the bytes that the rules allow."""
+    """Return the files to read in this run, in order, within the limits of bytes and files. A file that alone exceeds
+    the limit of bytes is read alone.
+    """
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)

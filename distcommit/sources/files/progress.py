@@ -91,9 +91,9 @@ class Progress:
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
         """Return the progress after the first `rows` rows of a file.
 
-        The oldest entries beyond `remembered` are removed, and the floor rises to them. Entries that are not older than
-        this file stay. None is removed if an earlier run has read a part of the file: it is read before files that
-        arrived in the meantime, and a raised floor could count such a file as read.
+        If there are more than `remembered` entries, the oldest are removed, and the floor rises to them. Entries that
+        are not older than this file stay. If an earlier run has read a part of the file, no entry is removed: the file
+        is read before files that arrived in the meantime, and a raised floor could count such a file as read.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)
@@ -101,8 +101,8 @@ class Progress:
     def after(self, file: ListedFile, remembered: int) -> Progress:
         """Return the progress after a whole file, with about `remembered` entries.
 
-        If an earlier run read the file in part, no entry is removed: such a file is read before files that arrived in
-        the meantime, and some of them may be older.
+        If a part of the file was read before, no entry is removed: the file is read before files that arrived in the
+        meantime, and some of them may be older.
         """
         progress = self._with(file, remembered)
         return replace(progress, files=self.files + 1, rows=0, path=file.path, half=None)
@@ -122,8 +122,8 @@ class Progress:
         return file.entry.name == self.half
 
     def names(self, file: ListedFile) -> bool:
-        """Return whether a file of this name was read, even if it has changed since. At or below the floor, its time
-        decides.
+        """Return whether a file of this name was read, even if it has changed since. A file whose time is at or below
+        the floor counts as read.
         """
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == item.name for item in self.recent)
@@ -135,7 +135,7 @@ class Progress:
         return [file for file, name in candidates if name not in (None, file.entry.name)]
 
     def unread_files(self, files: Iterable[ListedFile], skipped: Collection[Entry] = ()) -> UnreadFiles:
-        """Return the unread files, in reading order.
+        """Return the unread files by kind. Files at or below the floor are never unread.
 
         Args:
             files: the files that exist now.
@@ -163,11 +163,11 @@ class Progress:
 
 @dataclass(slots=True)
 class UnreadFiles:
-    """Unread files by kind.
+    """Unread files by kind, each sorted by time.
 
     Attributes:
         new: files that are newer than all files read.
-        late: files that are older than some file read.
+        late: files above the floor that are older than the newest file read.
         changed: files that changed after they were read.
         half: the partly read file.
     """
@@ -233,8 +233,9 @@ class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
 
 
 def _half(results: Sequence[Scalar], rows: int) -> int | None:
-    """Return the hash of the partly read file from the end of a position; None if there is none. Raises
-    ValueError if the position can't end with this."""
+    """Return the hash of the partly read file from the end of a position; None if there is none. Raises ValueError if
+    the position has another end.
+    """
     match results:
         case [] if rows == 0:
             return None

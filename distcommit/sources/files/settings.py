@@ -180,7 +180,7 @@ class FilesSource(DescribedSource):
         return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the patterns from their first wildcard on, because they define the names of datasets and files.
+        """Return the settings that define the names of datasets and files: the patterns from their first wildcard on.
 
         The folders before the first wildcard may move if files keep their times. Patterns that are equal from there on
         may only move together.

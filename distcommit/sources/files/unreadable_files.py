@@ -20,11 +20,9 @@ OUTCOMES: dict[OnUnreadableFile, str] = {
     "skip": "skipped, not published",
     "divert": "put into the error branch, not published",
 }
-"""The outcome of unreadable files by the setting."""
+"""The outcome of unreadable files, by `source.on_unreadable_file`."""
 UNREADABLE = pa.field("_unreadable", pa.large_string())
-"""Column of the record that stands for a diverted file, with the reason. Its type marks it: no file has such a
-column.
-"""
+"""Column of the record that replaces a diverted file, with the reason. No file has a column of this name and type."""
 MAX_NAMED_FILES = 100
 """Maximum number of unreadable files of a work unit that are named. The others are counted."""
 _FILES_PER_TEXT = 10
@@ -77,7 +75,9 @@ class UnreadableFiles:
 
 
 class GuardedStream(io.RawIOBase):
-    """Stream that records the first error of its storage, so that it is not taken for damaged contents."""
+    """Stream that records the first error of its storage in `failure`, so that the reader does not report damaged
+    contents.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -109,10 +109,10 @@ class GuardedStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class RejectFiles(Converter):
-    """Converter that rejects the records of diverted files.
+    """Converter that rejects the records that replace diverted files.
 
     Attributes:
-        rows: the source's check of all other records, if any.
+        rows: converter for all other records, such as the check for unreadable CSV rows; None to pass them unchanged.
         file: the column with the file's name.
     """
 

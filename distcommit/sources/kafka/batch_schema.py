@@ -1,4 +1,4 @@
-"""The schema of Kafka batches. Works without a Kafka client."""
+"""Schema of Kafka batches, usable without a Kafka client."""
 
 from __future__ import annotations
 

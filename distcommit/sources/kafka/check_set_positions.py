@@ -1,4 +1,4 @@
-"""Checks that positions which an operator sets are offsets of existing partitions of the job's datasets."""
+"""Validation of the positions that an operator sets for datasets of Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def position_problems(
     *,
     by_partition: bool,
 ) -> Iterator[str]:
-    """Yield each problem of the positions as one line of text.
+    """Yield one line for each position that is not an offset of an existing partition of the job's datasets.
 
     Args:
         datasets: positions by dataset and partition.

@@ -1,4 +1,4 @@
-"""The Kafka client: settings, masking of secrets, topics, offsets, and conversion of messages to Arrow."""
+"""Kafka client: connection settings, masking of secrets, topics, offsets, and conversion of messages to Arrow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KafkaConnection:
 
     Attributes:
         brokers: `host:port` of some brokers, separated by commas.
-        client: further librdkafka settings. Their values are masked in all output.
+        client: further librdkafka settings. `masked` removes their values from output.
         request_timeout_s: time limit in seconds of a metadata or offset request.
     """
 
@@ -60,7 +60,7 @@ class KafkaConnection:
         """Return `text` with the values of `client` masked.
 
         Names of protocols and mechanisms stay, because an error is hard to understand without them. Values of settings
-        that are not secret are masked only if they have 4 or more characters.
+        that are not secret by their names are masked only if they have 4 or more characters.
         """
         supplied = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in supplied.items() if len(value) > 3 or _SECRET_KEY.search(key)]
@@ -94,12 +94,12 @@ class KafkaConnection:
         """Return the cluster's metadata with all topics that this user may see.
 
         librdkafka retries forever if a broker rejects the client, and reports the rejection only between requests.
-        Therefore the first requests are short. The client may lose messages between requests, so the caller must not
-        expect any.
+        Therefore the first requests are short. A failed request discards arrived messages, so no assigned partition may
+        be in use.
 
         Raises:
-            SourceError, TransientError: whichever `kind` is, if no broker responds in time, or if client and brokers
-                reject each other.
+            SourceError, TransientError: of class `kind`, if no broker responds in time, or if client and brokers reject
+                each other.
         """
         text, timeout_s = "", 0.0
         while timeout_s < self.request_timeout_s:
@@ -157,9 +157,7 @@ class KafkaConnection:
 
 
 class ClientLog:
-    """Receiver of a librdkafka client's log lines and errors: sends the lines to `logging`, and stores the last
-    error.
-    """
+    """Receiver of a librdkafka client's log lines and errors. It sends them to `logging`, and stores the last error."""
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
@@ -167,7 +165,9 @@ class ClientLog:
         self._none_left = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
-        """Store an error (librdkafka's `error_cb`). "All brokers are down" does not replace a more specific error."""
+        """Store an error (librdkafka's `error_cb`). "All brokers are down" does not replace a more specific error, and
+        no error replaces that of an oversized message.
+        """
         if self.has_oversized_message:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
@@ -209,7 +209,9 @@ class KafkaQueries:
         self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicMetadata]:
-        """Yield all visible topics, with one request. Raises SourceError if no broker responds in time."""
+        """Yield all visible topics, with one request. Raises SourceError if no broker responds in time or the brokers
+        reject the client.
+        """
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
         self.cluster_id = cluster.cluster_id or ""
@@ -235,7 +237,7 @@ class KafkaQueries:
                 before its position, its end beyond open transactions is requested, too.
 
         Raises:
-            SourceError: if no broker responds.
+            SourceError: if all partitions have errors and no broker responds.
         """
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
@@ -293,11 +295,10 @@ class KafkaQueries:
 
 
 def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Close a consumer. Safe to call again. If closing takes longer than `timeout_s`, log a warning and leave the
-    consumer open.
+    """Close a consumer. Safe to call again. After `timeout_s`, log a warning and leave the consumer open.
 
-    librdkafka (2.16 at least) may wait forever for a broker thread: about once in some hundred times after a response
-    that was too large, and if brokers are unreachable (its issue 4519).
+    librdkafka (2.16 at least) may wait forever for a broker thread, if a response was too large or brokers are
+    unreachable (its issue 4519).
     """
 
     def close() -> None:
@@ -331,7 +332,7 @@ _TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_T
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
-    """Convert at least one message to Arrow.
+    """Convert messages of one topic, at least one, to Arrow.
 
     Returns:
         The batch, the offset after the last message of each partition, and the bytes of keys and values.

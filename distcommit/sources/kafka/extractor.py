@@ -38,8 +38,8 @@ class KafkaExtractor(Extractor):
     """Extractor with one consumer, which is assigned partitions and never subscribes.
 
     Raises:
-        TransientError: if no broker responds.
-        ConfigurationError: if librdkafka rejects the client settings.
+        TransientError: by the constructor, if no broker responds.
+        ConfigurationError: by the constructor, if librdkafka rejects the client settings.
     """
 
     def __init__(self, connection: KafkaConnection, idle_timeout_s: float) -> None:
@@ -86,7 +86,9 @@ class KafkaExtractor(Extractor):
         kafka_client.close_consumer(self._consumer)
 
     def wait_for_messages(self, buffer: Buffer) -> None:
-        """Wait up to a poll interval for messages of the buffer's work unit, and sort all messages that arrive."""
+        """Wait up to 0.1 s for messages, and sort all that arrive. If none arrived for the idle timeout, fail the
+        waiting work units; the error is in their buffers.
+        """
         began_s = time.monotonic()
         first = self._consumer.poll(0.1)  # consume() would always wait for its full timeout
         waited_s = time.monotonic() - began_s
@@ -100,7 +102,7 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def check_topic(self, buffer: Buffer) -> None:
-        """Check that the topic was not recreated since the work unit was planned.
+        """Check that the topic was not recreated since the work unit was planned, by its id.
 
         A recreated topic has other records at the same offsets. The topic may be recreated before the last message
         arrives, so call this afterwards. Other work units whose messages have all arrived are checked with the same
@@ -144,8 +146,8 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def _keep_bounded(self, buffer: Buffer) -> None:
-        """Discard the messages of later work units if they need too much memory. Later windows then have fewer records,
-        because these records are larger than estimated.
+        """If the messages of all work units exceed `WINDOW_BYTES`, discard those of later work units. The following
+        windows then have fewer records, because records are larger than estimated.
         """
         buffers = list(self._buffers.values())
         if buffer.bytes + sum(other.bytes for other in buffers) <= WINDOW_BYTES:
@@ -156,8 +158,8 @@ class KafkaExtractor(Extractor):
             self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
     def _assign_next(self) -> None:
-        """Once all messages of the present window (the work units fetched together) have arrived, assign the next one.
-        While more than half a window waits to be yielded, assign nothing, so that nothing is fetched.
+        """Once all messages of the present window have arrived, assign the next one. While more than half a window
+        waits to be yielded, assign nothing, so that nothing is fetched.
         """
         if self._arrivals.ranges or self._lost is not None:
             return
@@ -220,7 +222,7 @@ class KafkaExtractor(Extractor):
 
     def _give_up(self) -> None:
         """Fail all waiting work units, because no message arrived within the idle timeout. If no broker responds, later
-        work units fail, too.
+        calls of `extract` raise that error, too.
         """
         self._idle_s = 0
         late = self._arrivals.ranges
@@ -247,7 +249,9 @@ class KafkaExtractor(Extractor):
 
 
 class KafkaExtraction(Extraction):
-    """The records of one work unit, in batches of up to 10,000 records or about 16 MiB."""
+    """The records of one work unit, in batches of up to 10,000 records and about 16 MiB, or less with
+    `source.bytes_per_dataset`.
+    """
 
     def __init__(self, extractor: KafkaExtractor, buffer: Buffer) -> None:
         self._extractor, self._buffer = extractor, buffer

@@ -1,4 +1,4 @@
-"""Positions of consumer groups in a job's topics, by dataset."""
+"""Committed offsets of a consumer group, as positions of a job's datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def group_positions(
 ) -> GroupPositions:
     """Return the committed offsets of a consumer group as positions of the job's datasets, without joining the group.
 
-    Both a committed offset and a position are the offset of the next record to read.
+    A committed offset is that of the next record to read, as is a position. Partitions without a committed offset are
+    listed in the result.
 
     Raises:
         SourceError: if no broker responds, or one rejects the request.

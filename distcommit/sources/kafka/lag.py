@@ -26,11 +26,11 @@ _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}
 def dataset_lags(
     connection: KafkaConnection, kind: Literal["topic", "partition"], states: Mapping[str, DatasetState]
 ) -> Iterator[Lag]:
-    """Yield the lag of each dataset whose topic exists.
+    """Yield the lag of each dataset in `states` whose topic exists.
 
-    The number of records counts offsets, including compacted records and ends of transactions. The age follows from the
-    timestamp of the first unread message. It is None if the brokers do not deliver that message in time, and 0 if all
-    messages were read.
+    The number of records counts offsets, including compacted records and ends of transactions. The age is that of the
+    oldest first unread message of the partitions. Messages that do not arrive within `request_timeout_s` are not
+    considered; if none arrives, the age is None. It is 0 if all messages were read.
 
     Args:
         connection: settings to connect to the brokers.
@@ -76,8 +76,8 @@ def _lags(
 
 
 def _first_times(connection: KafkaConnection, offsets: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """Return the timestamp (milliseconds) of the first message at or after each offset. Partitions whose message does
-    not arrive in time are absent.
+    """Return the timestamp (milliseconds since 1970) of the first message at or after each offset; the present time if
+    it has none. Partitions whose message does not arrive in time are absent.
     """
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}

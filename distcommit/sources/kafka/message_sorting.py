@@ -1,4 +1,4 @@
-"""Sorting of messages, which arrive mixed from many partitions, by work unit."""
+"""Sorter of Kafka messages, which arrive mixed from many partitions, into a buffer for each work unit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Buffer:
     Attributes:
         unit: the work unit.
         limit_bytes: bytes of message values after which a batch is yielded.
-        is_of_topic: True once the topic id was compared after the last message, and if the cluster has no topic ids.
+        is_of_topic: whether, after the last message, the topic still had the planned id. True if the cluster has no
+            topic ids.
         messages: the messages, in the order of arrival.
         holes: offset ranges without records.
         bytes: bytes of the messages' values.
@@ -112,7 +113,7 @@ class Arrivals:
                 buffer.unfinished.add(name)
 
     def sort(self, messages: Sequence[Message]) -> bool:
-        """Sort messages into the buffers of their work units. Return whether any expected range became shorter."""
+        """Add messages to the buffers of their work units. Return whether any expected range became shorter."""
         progress = False
         for name, run in kafka_client.runs_of(messages):
             count = self._add_run(name, run)
@@ -129,8 +130,8 @@ class Arrivals:
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _add_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Add messages of one partition up to the first that does not have the next expected offset. Return their
-        number.
+        """Add consecutive messages of one partition and return their number. If one is an event or has an unexpected
+        offset, add none and return 0.
         """
         expected = self.ranges.get(name)
         if expected is None or any(map(Message.error, run)):
@@ -146,7 +147,7 @@ class Arrivals:
         return len(messages)
 
     def _add_message(self, name: PartitionName, message: Message) -> bool:
-        """Add one message, which may be an event or follow a hole. Return whether a range became shorter."""
+        """Add a message, record the hole before it, or handle it as an event. Return whether a range became shorter."""
         offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
@@ -168,7 +169,9 @@ class Arrivals:
         return True
 
     def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handle librdkafka's event of a partition, such as its end. Return whether the event ended a range."""
+        """Handle librdkafka's event of a partition: its end finishes the range, an error fails the work unit. Return
+        whether the range ended.
+        """
         if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:

@@ -20,7 +20,7 @@ Range = tuple[int, int, int]
 
 
 class PlanRules(Protocol):
-    """The source settings that a plan follows."""
+    """The source settings for the plan of a dataset."""
 
     @property
     def expired_offsets(self) -> str:
@@ -58,8 +58,8 @@ def plan_dataset(
       `start`.
     - If other partitions have positions, it was added later and begins at offset 0.
     - With `topic_followed` it may also have been unreadable when the other partitions were first read. It begins at the
-      oldest existing record, and deleted records before that are recorded as lost. With `expired_offsets: latest` all
-      existing records are lost, too.
+      oldest existing record. If records before that were deleted, they are recorded as lost, and with
+      `expired_offsets: latest` all existing records, too.
 
     A stored watermark without a topic id (of a cluster without ids, or set by an operator) applies to the current
     topic.
@@ -75,8 +75,8 @@ def plan_dataset(
         most: maximum offsets to plan, in addition to the limit `records_per_dataset`; 0 for no limit.
 
     Raises:
-        SourceError: if a partition has an error, a stored position is outside the partition, or the topic was
-            recreated.
+        SourceError: if a partition has an error or is missing, a stored position is after a partition's end, the topic
+            was recreated, or records were deleted before they were read and `expired_offsets` is `fail`.
     """
     planned_low = state.watermark if state is not None else None
     start, skipped, ranges = _begins(rules, urn, logs, state, topic_id, topic_followed=topic_followed)
@@ -107,7 +107,7 @@ def _begins(
     topic_followed: bool,
 ) -> tuple[dict[str, Position], list[SkippedRange], list[Range]]:
     """Return the first positions of partitions without a stored position, the lost ranges, and the ranges to read.
-    Raises SourceError like `plan_dataset`.
+    Partitions with expired records are absent with `expired_offsets: skip`.
     """
     stored = stored_positions(state)
     planned_low = state.watermark if state is not None else None
@@ -159,9 +159,10 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` with the ends of `retried_end`, the failed range that is read before newer records.
+    """Return `logs` up to the end of a failed range, so that it is read before newer records.
 
-    The logs are unchanged if `retried_end` has no partition with unread records, as after their deletion.
+    Partitions that `retried_end` does not name are unchanged. So are all if it is None or has another topic id. Named
+    partitions without unread records of the failed range get an empty range.
     """
     if retried_end is None or retried_end.incarnation not in ("", topic_id):
         return logs
@@ -196,11 +197,10 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
 
 
 def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
-    """Divide `limit` fairly among demands. Return the share of each; the shares add up to at most `limit` (0: no
-    limit).
+    """Divide `limit` fairly among demands (max-min fairness), and return the share of each; with 0, the demands.
 
-    A larger share would make a smaller one smaller (max-min fairness). If `limit` is below the number of demands, the
-    largest demands get 1 each, so that no demand waits forever.
+    A demand below the equal share is met in full, and larger ones divide the remainder. If `limit` is below the number
+    of demands, the largest demands get 1 each, so that no demand waits forever.
     """
     shares = list(sizes)
     if limit and sum(sizes) > limit:
@@ -211,7 +211,7 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
 
 
 def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | str]) -> dict[str, int]:
-    """Return the nearest valid position for each stored position; nothing if a partition's offsets are unknown."""
+    """Return the nearest valid position for each stored position; empty if the offsets of any partition are unknown."""
     nearest: dict[str, int] = {}
     for partition, log in logs.items():
         position = stored.get(str(partition), 0)
@@ -223,7 +223,7 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
 
 
 def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str) -> SkippedRange:
-    """Return the range of lost records if reading continues by the source's `expired_offsets`."""
+    """Return the range of lost records by `expired_offsets`. Raises PlanError if it is `fail`."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
     reason = f"expired_offsets is {rules.expired_offsets}"

@@ -1,4 +1,4 @@
-"""Planner of all topics, with one metadata request. A topic's problem is reported, and the others are planned."""
+"""Planner of all topics, with one metadata request. A topic's problem is yielded, and the others are planned."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _INTERNAL = (
 
 
 class PlannedSource(PlanRules, Protocol):
-    """The settings of the source that planning needs."""
+    """The source settings for the plan of all topics."""
 
     @property
     def topics(self) -> Sequence[str]:
@@ -46,7 +46,7 @@ class PlannedSource(PlanRules, Protocol):
 
     @property
     def dataset(self) -> Literal["topic", "partition"]:
-        """`topic` or `partition`."""
+        """Whether a dataset is a topic or a partition."""
 
     @property
     def start(self) -> Start:
@@ -57,12 +57,16 @@ class PlannedSource(PlanRules, Protocol):
         """The topics of the job."""
 
     def connection(self) -> KafkaConnection:
-        """Return how to reach the brokers."""
+        """Return the settings to connect to the brokers."""
 
 
 def plan_datasets(source: PlannedSource, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-    """Plan owned, idle datasets that have new records. Raises SourceError if no broker responds, and ConfigurationError
-    if librdkafka rejects the client settings.
+    """Yield the plans of owned, idle datasets that have new records, the problems of others, and the cluster's id as a
+    fact. Stopped datasets are not planned.
+
+    Raises:
+        SourceError: if no broker responds.
+        ConfigurationError: if librdkafka rejects the client settings.
     """
     queries = KafkaQueries(source.connection())
     selected = list(_datasets(source, queries, owned, states))

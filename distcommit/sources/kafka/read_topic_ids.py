@@ -1,4 +1,4 @@
-"""Reads topic ids from the cluster. `plan_dataset` and `extractor` compare them to detect a recreated topic."""
+"""Topic ids, read from the cluster. `plan_dataset` and `extractor` compare them to detect a recreated topic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topic_ids(
 
 
 def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic id of each dataset. Datasets with an unknown id are absent.
+    """Return the topic id of each dataset. Datasets with an unknown id are absent, and all if no broker responds.
 
     Args:
         connection: settings to connect to the brokers.

@@ -182,7 +182,7 @@ class KafkaSource(DescribedSource):
         """Request the topics. Return how many of them are selected, as text.
 
         Raises:
-            SourceError: if a listed topic is missing.
+            SourceError: if no broker responds within 10 s, or a topic of `topics` is missing.
         """
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
@@ -195,8 +195,8 @@ class KafkaSource(DescribedSource):
         return f"{selected:,} of {len(names):,} topics selected"
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check offsets by partition of the job's topics. If no broker responds within 3 s, any partition is
-        accepted.
+        """Yield the positions that are not offsets of existing partitions. If no broker responds within 3 s, any
+        partition number is accepted.
         """
         from distcommit.sources.kafka.read_topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
@@ -214,7 +214,6 @@ class KafkaSource(DescribedSource):
         return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
-        """Yield the lag of each dataset, as `dataset_lags`."""
         from distcommit.sources.kafka.lag import dataset_lags  # noqa: PLC0415 - a job file is read without a client
 
         yield from dataset_lags(self.connection(), self.dataset, states)
@@ -240,7 +239,8 @@ class KafkaSource(DescribedSource):
         return topic if self.dataset == "topic" else f"{topic}@{partition}"
 
     def connection(self) -> KafkaConnection:
-        """Return how to reach the brokers."""
+        """Return the settings to connect to the brokers. Raises ConfigurationError if a `${file:PATH}` is unreadable.
+        """
         from distcommit.sources.kafka.client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}

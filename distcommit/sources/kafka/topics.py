@@ -100,7 +100,7 @@ class TopicSelection:
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
     def skips_internal(self, topic: str) -> bool:
-        """Return whether a topic is skipped although a pattern matches it, because its name is internal to Kafka."""
+        """Return whether a pattern matches a topic that patterns never select, because its name begins with `__`."""
         if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
             return False
         matched = any(pattern.fullmatch(topic) for pattern in self._patterns)

@@ -50,7 +50,7 @@ class MicroBatchSource(DescribedSource):
         return iter(())
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check positions, which are numbers of micro-batches by streaming query."""
+        """Yield the positions that are not numbers of micro-batches. A partition is the id of a streaming query."""
         for urn, positions in datasets.items():
             for query_id, number in positions.items():
                 if type(number) is not int or number < 0:

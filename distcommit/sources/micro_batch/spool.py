@@ -41,7 +41,7 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 class Spool:
     """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
 
-    Each task attempt writes one file for each partition of the run that owns one of its datasets.
+    Each task attempt writes one file for each Spark partition of the run that plans one of its datasets.
 
     Attributes:
         fs: the file system.
@@ -64,7 +64,9 @@ class Spool:
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one partition of the micro-batch. Yield the attempt's name if there were rows."""
+        """Write the rows of one partition of the micro-batch. Yield the attempt's name if there were rows. Raises
+        ConfigurationError if the dataset column is not text or has nulls.
+        """
         attempt = _SpoolingAttempt(self)
         for batch in batches:
             attempt.write(batch)
