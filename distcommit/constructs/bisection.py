@@ -1,4 +1,4 @@
-"""Convert a whole batch at once. If that fails, find the bad records by bisection."""
+"""Conversion of a batch, which finds bad records by bisection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_
 from distcommit.core.interfaces.constructs import Converted
 
 ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]
-"""Converted records, and the input row of each; None if record i came from row i."""
+"""Converted records, and the input row of each; None if each record has the number of its input row."""
 
 
 def convert_or_bisect(

@@ -55,7 +55,7 @@ def _are_within(array: pa.Array) -> bool:
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int]:
-    """Return the least and the greatest stored number."""
+    """Return the least and the greatest number that a type stores for a time within the calendar."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY, _LAST_DAY
     a_second = _UNITS["ms" if pa.types.is_date64(kind) else kind.unit]
@@ -65,12 +65,11 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def are_uniform_utc_times(texts: pa.Array) -> bool:
-    """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal numbers of digits.
+    """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal numbers of digits. False if there
+    are none, or nulls.
 
-    The years must be 1000 to 9899. Days are not checked. If the result is False, the texts may still be times.
-
-    Args:
-        texts: strings.
+    The years must be 1000 to 9899. Months and days are not checked. If the result is False, the texts may still be
+    times.
     """
     rows = len(texts)
     if not rows or texts.null_count:

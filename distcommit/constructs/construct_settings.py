@@ -83,7 +83,7 @@ class CheckerSettings(StageSettings):
         """Raise ConfigurationError if records of the schema can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """Check the known columns by `check_schema`. Raises ConfigurationError if records with these columns can't be
+        """Check records by the columns that are known before reading. Raises ConfigurationError if they can't be
         checked.
         """
         schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
@@ -116,7 +116,7 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
         """Return the branches that the section names; None if the operator accepts any branches."""
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
-        """Return whether the branch may take records with these columns.
+        """Return whether a branch may accept records with these columns. True if not all columns are known.
 
         Raises:
             ConfigurationError: if the branch cannot decide about records with the known columns.

@@ -1,4 +1,4 @@
-"""Numbers, dates and times in text, as people and other programs write them: parsed, or their types inferred."""
+"""Parser of numbers, dates and times in text, and inference of their types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIME = r"^(\d{4}-\d\d-\d\d)[ T]\d\d:\d\d"
 
 @dataclass(frozen=True, slots=True)
 class TextForms:
-    """How numbers, dates and times are written.
+    """Notation of numbers, dates and times in text.
 
     Attributes:
         decimal: decimal point.
@@ -73,8 +73,8 @@ class TextForms:
         return next((name for name in ("date", "timestamp") if self._fits(texts, name)), "string")
 
     def first_word(self, column: pa.Array) -> int | None:
-        """Return the index of the first value that is not made of digits, if more than half of the values are numbers;
-        None if there is no such value, or if fewer are numbers. Null and empty values do not count.
+        """Return the index of the first value that is neither a number nor a code of digits, if more than half of the
+        values are numbers; otherwise None. Null and empty values do not count.
         """
         texts = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
         plain = pc.replace_substring(texts, self.thousands, "") if self.thousands else texts

@@ -1,6 +1,4 @@
-"""Base class of custom converters that receive one record at a time, as a dict. Converters of Arrow batches are
-faster.
-"""
+"""Base class of custom converters of single records, each a dict. Converters of Arrow batches are faster."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ class RecordConverter(Converter):
 
     @abstractmethod
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
-        """Return the schema of the converted records, as for `Converter`. With a work unit, it must not be None."""
+        """Return the schema of the converted records. It may be None only if `unit` is None."""
 
     @abstractmethod
     def convert_record(

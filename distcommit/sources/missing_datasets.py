@@ -11,7 +11,7 @@ from distcommit.core.errors import SourceError
 def require_listed(
     setting: str, missing: Sequence[str], existing: Collection[str], *, id: str, selected: int, todo: str = ""
 ) -> None:
-    """Raise an error with the most similar existing names if listed names are missing.
+    """Raise SourceError with the most similar existing names if `missing` is not empty.
 
     Args:
         setting: the setting that lists the names, such as `topics`.

@@ -1,4 +1,4 @@
-"""Errors of datasets that can't be planned, with the command that resolves them."""
+"""Errors of datasets that can't be planned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 class PlanError(SourceError):
-    """A dataset that can't be planned. `remedy`: the command that resolves the error, as in `DatasetProblem.remedy`."""
+    """Error of a dataset that can't be planned. `remedy` is the command that resolves it, as in
+    `DatasetProblem.remedy`.
+    """
 
     id = "DATASET_NOT_PLANNED"
 

@@ -1,4 +1,4 @@
-"""Plans of snapshots: each run reads a whole dataset. The position is the number of published snapshots."""
+"""Plans of snapshots. Each run reads a whole dataset, and the position is the number of published snapshots."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.watermark_column import PARTITION
 
 SNAPSHOT = "snapshot"
-"""Incarnation of positions that count snapshots."""
+"""Incarnation of positions that are numbers of snapshots."""
 
 
 def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPlan:
-    """Return the plan of the next snapshot: one work unit.
-
-    Raises:
-        SourceError: if the stored position is not a number of snapshots.
+    """Return the plan of the next snapshot, one work unit. Raises SourceError if the stored position is not a number of
+    snapshots.
     """
     stored = stored_position(urn, state, SNAPSHOT, is_count)
     low = stored if isinstance(stored, int) else 0
@@ -39,12 +37,11 @@ def stored_position(
     Args:
         urn: the dataset.
         state: the dataset's stored state.
-        incarnation: incarnation of its present positions. A watermark without an incarnation, as an operator sets it,
-            is accepted.
+        incarnation: required incarnation. A watermark without one, as an operator sets it, is accepted.
         fits: returns whether a position is valid for the incarnation.
 
     Raises:
-        SourceError: if the stored position has another incarnation, or is not valid.
+        SourceError: if the stored watermark has another incarnation or another partition, or its position is not valid.
     """
     mark = state.watermark if state else None
     if mark is None or not mark.positions:

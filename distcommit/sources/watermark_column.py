@@ -1,4 +1,4 @@
-"""Watermark columns: positions of their values, and rows in the order of the positions."""
+"""Watermark columns: positions of their values, and a buffer of rows in the order of positions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def position_of(kind: Kind, value: Any) -> Position:
     time without a zone counts as UTC.
 
     Raises:
-        ValueError: if the value has another type, or is the largest 64-bit integer: no range can begin after it.
+        ValueError: if the value has another type, or an integer is not a 64-bit integer below 2^63 - 1. No range could
+            begin after the largest one.
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
@@ -82,7 +83,7 @@ def is_position(kind: Kind, position: Position) -> bool:
 
 
 def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
-    """Return the end of the failed range if it is between `low` and `end`; otherwise return `end`.
+    """Return the end of the failed range if it is above `low` and not above `end`; otherwise return `end`.
 
     Args:
         retried_end: end of the failed range (`SourceState.to_read_again`); None if no range failed.
@@ -99,7 +100,7 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
 
 class OrderedRows(Generic[Row]):
-    """Buffer of rows in ascending order of their positions. Rows with the same position are removed together.
+    """Buffer of rows in ascending order of their positions. Rows with one position leave it together.
 
     Args:
         low: lowest allowed position.
@@ -117,7 +118,9 @@ class OrderedRows(Generic[Row]):
         self._positions: list[Position] = []
 
     def add(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        """Add rows, each with its position. Raises the error of `refused` if a position is out of order."""
+        """Add rows, each with its position. Raises the error of `refused` if a position is out of order or not below
+        `high`.
+        """
         for one, next_one in pairwise([self.newest, *positions]):
             if next_one < one or (self._high is not None and next_one >= self._high):  # type: ignore[operator]
                 raise self._refused(one, next_one)

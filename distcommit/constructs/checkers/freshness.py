@@ -77,7 +77,9 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest of a known time and of the times in a column, in seconds since 1970."""
+    """Return the newest or oldest of `fraction` and the times in a column, in seconds since 1970; None if there is no
+    time.
+    """
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
     end = ends["max" if of == "newest" else "min"]
@@ -91,7 +93,7 @@ def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: 
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column of times. Raises like `find_column`."""
+    """Return the type of a column of times. Raises ConfigurationError if it is missing or has another type."""
     return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

@@ -55,7 +55,7 @@ class SchemaTaskChecker(_Declared, TaskCheckerSettings):
 
 
 class SchemaCheck(TaskCheck):
-    """Check of one attempt. It collects the differences between the records' columns and the declared ones."""
+    """Check of one attempt. It collects the differences between the actual columns and the declared ones."""
 
     def __init__(self, settings: SchemaTaskChecker) -> None:
         self._settings = settings

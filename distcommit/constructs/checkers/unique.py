@@ -78,7 +78,7 @@ class UniqueCheck(TaskCheck):
 
 
 def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that can represent all values of these types; None if there is none."""
+    """Return the one of these types that can represent the values of all others; None if there is none."""
     widest = reduce(lambda existing, kind: kind if is_narrower(existing, kind) else existing, types)
     return widest if all(is_narrower(kind, widest) for kind in types) else None
 

@@ -93,7 +93,7 @@ class Cast(ConverterSettings):
 
 
 class _CastError(Exception):
-    """A value of the column does not fit the type. `column`: the column's name."""
+    """Error of a value that does not fit its new type. `column`: the column's name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")
@@ -110,7 +110,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def exact_cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast a column.
+    """Cast a column by the rules of `Cast`.
 
     Raises:
         pa.ArrowException: if a value does not fit the type.
@@ -146,10 +146,8 @@ def _are_bits(numbers: pa.Array) -> pa.Array:
 
 
 def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
-    """Compare numbers with the text that they were cast from.
-
-    Raises:
-        pa.ArrowInvalid: if a number became infinity or zero, or lost digits.
+    """Compare numbers with the text that they were cast from. Raises pa.ArrowException if one became infinity or zero,
+    or lost digits.
     """
     finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
     if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():

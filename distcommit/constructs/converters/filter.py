@@ -1,4 +1,4 @@
-"""The converter `filter`, which needs no query engine."""
+"""The converter `filter`."""
 
 from __future__ import annotations
 

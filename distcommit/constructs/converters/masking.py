@@ -1,7 +1,4 @@
-"""Converters that hide values: as keyed hashes, or as asterisks.
-
-A hidden value may still be in another column, such as the one that its column was decoded from.
-"""
+"""Converters that replace values by keyed hashes or asterisks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The converter `parse`: types of text columns, such as those of CSV, declared or inferred."""
+"""The converter `parse`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ class Parse(InferringConverter):
 
 
 def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
-    """Yield a note for each column that is text because of a few values among numbers."""
+    """Yield a note for each column that is text because of a few values among numbers. It shows the first such value.
+    """
     for name in texts:
         row = forms.first_word(batch.column(name))
         if row is None:
@@ -133,7 +134,7 @@ def _is_parsed(field: pa.Field) -> bool:
 
 
 class _ParseError(Exception):
-    """A value of the column does not fit the type. `column`: the column's name."""
+    """Error of a value that does not fit its column's type. `column`: the column's name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")

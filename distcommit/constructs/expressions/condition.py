@@ -1,4 +1,4 @@
-"""Conditions on a record's columns, written in YAML and compiled to Arrow functions."""
+"""Conditions on columns, written in YAML and compiled to Arrow functions."""
 
 from __future__ import annotations
 
@@ -74,11 +74,7 @@ class Condition(SettingsModel):
         return (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ()))
 
     def check_schema(self, schema: pa.Schema, construct: str) -> None:
-        """Check that the condition can be answered for records of a schema.
-
-        Raises:
-            ConfigurationError: if a column is missing, or can't be compared with the value.
-        """
+        """Raise ConfigurationError if a column is missing from the schema, or can't be compared with the value."""
         for part in self._parts():
             part.check_schema(schema, construct)
         if self.column is not None:
@@ -86,7 +82,7 @@ class Condition(SettingsModel):
 
     def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
         """Return for each row whether the condition is true; false if it is neither true nor false. Raises
-        ConfigurationError like `answers`.
+        ConfigurationError if a column is missing, or can't be compared with the value.
         """
         return pc.fill_null(self.answers(batch, construct), False)
 
@@ -117,7 +113,9 @@ class Condition(SettingsModel):
         return COMPARISONS[self.op or ""](column, operand)
 
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
-        """Return the value or values in the column's type. Raises like `check_schema`."""
+        """Return the value or values in the column's type; None for `is_null`. Raises ConfigurationError if the column
+        is missing, or can't be compared with them.
+        """
         if self.op == "is_null":
             find_column(schema, column, construct)
             return None

@@ -35,7 +35,7 @@ _MULTIPLIES = {"unnest", "unlist", "generate_subscripts"}
 
 
 class SqlExpressions:
-    """A condition and computed columns. Not picklable, and not shared between threads.
+    """SQL condition and computed columns of records. Not picklable, and not shared between threads.
 
     Args:
         where: the condition; empty for all records.
@@ -92,7 +92,9 @@ class SqlExpressions:
         return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
 
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
-        """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Raises like `computed`."""
+        """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Raises ConfigurationError if
+        it can't work on these columns.
+        """
         names = self._names_of[text]
         schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
         if UNKNOWN in schema.types or (
@@ -113,10 +115,11 @@ class SqlExpressions:
         return self._known[schema]
 
     def _check_names(self, schema: pa.Schema) -> None:
-        """Check that the expressions use columns of the schema only, although the types of the columns are unknown.
+        """Raise ConfigurationError if an expression uses a column that the schema does not have. Types of columns are
+        not checked.
 
         A name in an expression may be a column, a function without brackets, or a parameter of a lambda. It is a
-        missing column if the expressions work only after such a column is added. Raises like `computed`.
+        missing column if the expressions work only after such a column is added.
         """
         untyped = pa.schema([(field.name, pa.null()) for field in schema])
         missing = self._names - {name.lower() for name in schema.names}
@@ -141,7 +144,9 @@ class SqlExpressions:
         return columns[0], columns[1:]
 
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the rows for which an expression may fail. Raises like `evaluate`."""
+        """Return the rows for which an expression may fail. Raises TransientError if the engine itself fails, and
+        duckdb.Error if `TRY` does not accept an expression.
+        """
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
         where = f"TRY({_in_brackets(self._where)})" if self._where else "true"
         condition = f"{where} IS NULL OR ({where} AND ({' OR '.join(tried) or 'false'}))"
@@ -215,7 +220,7 @@ class SqlExpressions:
 
 @contextmanager
 def _checked_against(schema: pa.Schema) -> Iterator[None]:
-    """Raise DuckDB's errors as ConfigurationError: an expression can't work on records of the schema."""
+    """Convert DuckDB's errors to ConfigurationError: an expression can't work on records of the schema."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     try:

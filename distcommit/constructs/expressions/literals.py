@@ -1,4 +1,4 @@
-"""Literals of a job file, and the columns that they are compared with."""
+"""Literals of a job file, converted to the types of columns for comparisons."""
 
 from __future__ import annotations
 
@@ -26,27 +26,23 @@ def is_comparable(kind: pa.DataType) -> bool:
 
 
 def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
-    """Return a comparable column, as `as_plain` does.
-
-    Raises:
-        ConfigurationError: like `find_column`.
+    """Return a column in its plain type. Raises ConfigurationError if it is missing, or its values can't be compared.
     """
     check_comparable(batch.schema, name, construct)
     return as_plain(batch.column(name))
 
 
 def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
-    """Return the plain type of a comparable column.
-
-    Raises:
-        ConfigurationError: like `find_column`.
+    """Return the plain type of a column. Raises ConfigurationError if it is missing, or its values can't be compared.
     """
     field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)
 
 
 def as_plain(column: pa.Array) -> pa.Array:
-    """Cast a column to its plain type, and -0.0 to 0.0: the two are equal but have different hashes."""
+    """Cast a column to its plain type, such as the values of a dictionary. Also convert -0.0 to 0.0: the two are equal
+    but have different hashes.
+    """
     if isinstance(column, pa.ExtensionArray):
         return as_plain(column.storage)
     if pa.types.is_run_end_encoded(column.type):
@@ -67,7 +63,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
         column: the column's name, for messages.
 
     Raises:
-        ConfigurationError: if the type has no equal value. A float may be rounded.
+        ConfigurationError: if the type has no equal value. For a column of floats, the value may be rounded.
     """
     try:
         return _literal(value, kind)
@@ -84,7 +80,8 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Convert literals to an array of a column's type. Raises like `literal_of`."""
+    """Convert literals to an array of a column's type. Raises ConfigurationError if the type has no value equal to one.
+    """
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 

@@ -1,4 +1,4 @@
-"""JSON records: declared or inferred columns, exact values.
+"""Decoder of JSON records to declared or inferred columns.
 
 Readers must not round a value silently. Start reading at `json_records`.
 """

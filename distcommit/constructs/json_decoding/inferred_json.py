@@ -1,4 +1,4 @@
-"""Columns inferred from JSON objects, and fixed for their dataset."""
+"""Inference of columns from JSON objects. The columns of a dataset never change their types."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class InferredFields:
         return None if fields is None else columns_of_fields(fields)
 
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        """Read one object from each value, after inferring fields from them. Return the columns and the records.
+        """Infer fields from the values, unless they are pinned, and read one object from each value. Return the columns
+        and the records.
 
         Raises:
             RecordError: if there are too many fields, or with `fail` an unknown field.
@@ -82,10 +83,8 @@ class InferredFields:
         return columns, json_reader(columns, exact_floats=True).read(values)
 
     def columns_with(self, infer: Callable[[Fields], Fields]) -> pa.Schema:
-        """Return the columns, after adding the new fields that the policy allows. `infer` returns the fields that are
-        not in its argument.
-
-        Raises RecordError if there are too many fields or, with `fail`, an unknown field.
+        """Add the new fields that the policy allows, and return the columns. `infer` returns the fields that are not in
+        its argument. Raises RecordError if there are too many fields or, with `fail`, an unknown field.
         """
         known = self.history.newest or self.history.read_newest()
         if known is None or self.evolution != "pin":
@@ -94,10 +93,8 @@ class InferredFields:
         return columns_of_fields(self.history.newest or {})
 
     def _merged(self, newest: Fields | None, new: Fields) -> Fields | None:
-        """Return the newest fields with new ones; None if there are no new ones.
-
-        Raises:
-            RecordError: if there are too many fields, or with `fail` an unknown field.
+        """Return the newest fields with new ones; None if there are no new ones. Raises RecordError if there are too
+        many fields, or with `fail` an unknown field.
         """
         requested = merged_fields(newest or {}, new)
         if requested == (newest or {}):

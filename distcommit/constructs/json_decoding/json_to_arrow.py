@@ -1,4 +1,4 @@
-"""Convert decoded JSON values for Arrow: exactly, or reject them."""
+"""Exact conversion of decoded JSON values for Arrow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FLOATS = json_decoder(float | None)
 
 
 def exact_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value for Arrow, which must not be given a decimal with too many digits.
-
-    Arrow (26.0) changes such a decimal, or kills the process.
+    """Return a decoded value in a form that Arrow converts exactly. Arrow (26.0) changes a decimal with too many
+    digits, or kills the process.
 
     Raises:
         ValueError: if a number has more digits than its column.
+        msgspec.DecodeError: if the value of a column of floats is not a number.
     """
     if value is None:
         return None

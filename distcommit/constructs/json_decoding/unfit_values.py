@@ -1,4 +1,4 @@
-"""Find the value of a rejected JSON record that does not fit its column."""
+"""Search for the value of a rejected JSON record that does not fit its column."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Ra
 
 
 def _leaves(value: msgspec.Raw, kind: pa.DataType, path: str) -> Iterator[tuple[str, msgspec.Raw, pa.DataType]]:
-    """Yield the values that a type has, each with its path and type. A value that should be an object or a list, and is
-    not, is yielded as a whole.
+    """Yield the values that a type has, each with its path and type. A value is yielded whole if it should be an object
+    or a list, but is not.
     """
     try:
         if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Decoded messages with their rows, and null values merged among them in source order."""
+"""Decoded messages with their rows in the batch, into which rows of nulls are merged."""
 
 from __future__ import annotations
 

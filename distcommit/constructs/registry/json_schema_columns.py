@@ -8,7 +8,7 @@
 | `type: [X, "null"]`, oneOf or anyOf of null and X | X |
 | `$ref`, into the schema or one that it refers to | the type of the target |
 | const, enum without a type | the type of the values, if it is one type |
-| several types, allOf, recursive schemas, schemas without a type | string: the value as JSON text |
+| several types, allOf of several, recursive schemas, schemas without a type | string: the value as JSON text |
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]
     """Return the columns of an object schema, and the names of columns that are required and must not be null.
 
     Raises:
-        UnusableSchemaError: if a field has no column, or the schema is not an object's.
+        UnusableSchemaError: if the text is not a JSON schema of an object with properties, a type is unknown, or a
+            reference has no target.
     """
     try:
         return _columns_of(registered)
@@ -67,7 +68,7 @@ def _columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]
 
 @dataclass(slots=True)
 class _Types:
-    """Types of one schema."""
+    """Converter of the types of one schema."""
 
     expansion: Expansion
     """Counter of its columns."""

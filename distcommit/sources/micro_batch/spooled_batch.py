@@ -1,4 +1,4 @@
-"""One spooled micro-batch as the source of a run: its plan, and reading."""
+"""One spooled micro-batch as the source of a run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ATTEMPTS, _ROWS = "attempts", "rows"
 class SpooledBatch(Source):
     """The source of one spooled micro-batch.
 
-    A dataset has one position by streaming query: the number of the next micro-batch. So a committed micro-batch that
-    Spark delivers again is not planned.
+    A dataset has one position for each streaming query: the number of the next micro-batch. So a committed micro-batch
+    that Spark delivers again is not planned.
 
     Attributes:
         spool: the files with its rows.
@@ -84,7 +84,9 @@ class SpooledBatch(Source):
 
 @dataclass(slots=True)
 class _SpoolExtractor(Extractor):
-    """Reader of a partition's files. Each file has rows of several datasets, which wait here for their work units."""
+    """Extractor that reads each file once. A file has rows of several datasets, which stay in memory until their work
+    units are read.
+    """
 
     batch: SpooledBatch
     _read: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = field(default_factory=dict)
@@ -131,11 +133,7 @@ class _SpoolExtraction(Extraction):
                 yield rows
 
     def actual_high(self) -> Watermark:
-        """Return the position after the micro-batch; there are no positions within it.
-
-        Raises:
-            SourceError: if not all of the dataset's rows were read.
-        """
+        """Return the end of the work unit. Raises SourceError if not all of the dataset's rows were read."""
         if self._rows != (expected := int(self._unit.properties[_ROWS])):
             raise SourceError(
                 "a micro-batch was not read as a whole",

@@ -1,4 +1,4 @@
-"""HTTP client: sends requests, retries temporary failures, and converts failures to errors with a remedy."""
+"""HTTP client, which retries temporary failures and converts failures to errors with a remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RestClient:
 
     Attributes:
         headers: headers of each request.
-        basic: user and password; empty for none.
+        basic: user and password; None for no authentication.
         timeout_s: seconds to wait for a connection, and for each byte.
         answer_s: seconds that a whole response may take.
         retries: number of retries if a server can't be reached, is busy or fails.
@@ -63,7 +63,8 @@ class RestClient:
         Raises:
             TransientError: if the server still can't be reached, is busy or fails after the last retry, or asks to wait
                 for more than a minute.
-            SourceError: if the server rejects the request or redirects it, or its answer is too large or too slow.
+            SourceError: if the server rejects the request or redirects it, or its answer is too large, too slow or
+                compressed more than once.
         """
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)

@@ -1,4 +1,4 @@
-"""Extractor of lists of records: requests the records of a range, page by page."""
+"""Extractor of lists of records, which requests the records of a range page by page."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """The records of one range. All records with one value are in one batch, so that reading can stop after any
-    batch.
+    """The records of one range. All records with one value of the watermark field are in one batch, so that reading can
+    stop after any batch.
     """
 
     def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
@@ -93,11 +93,8 @@ class RestExtraction(Extraction):
         return self._pages.read(self._list.watermark.range_params(low, self._high))
 
     def _check_complete(self, buffered: OrderedRows[bytes]) -> None:
-        """If the range ends at a time, request the records from the newest one on again. They show whether pages were
-        missing.
-
-        Raises:
-            SourceError: if the server has more records in the range.
+        """If the range ends at a time, request the records from the newest one on again, and count them. Raises
+        SourceError if the server has more records in the range than it returned, because pages were then missing.
         """
         if self._high is None or not len(buffered):
             return

@@ -1,4 +1,4 @@
-"""The pages of one read. Each page is checked against the earlier ones by the source's requirements on a server."""
+"""The pages of one read. Each page is checked against the earlier ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The list of a dataset's records on the server, and how to request it. `RestSource` explains the settings.
+    """Settings for requests of a dataset's records.
 
     Attributes:
         request: request of the first page, without parameters of watermark and paging.
@@ -52,7 +52,8 @@ class Pages:
         """Request the list with these parameters, and yield its pages.
 
         Raises:
-            SourceError: if a page can't be read, contradicts an earlier one, or the pages would never end.
+            TransientError: if the server can't be reached, is busy or fails.
+            SourceError: if a page can't be read or contradicts an earlier one, or if the pages would never end.
         """
         base, paging = self._list.request, self._list.paging
         request: Request | None = paging.first(Request(url=base.url, params={**base.params, **params}))
@@ -102,11 +103,7 @@ class Pages:
         )
 
     def _require_full(self, answer: Answer, required: int | None) -> None:
-        """Check a page against the server's total.
-
-        Raises:
-            SourceError: if the page has records, and fewer than `required`.
-        """
+        """Raise SourceError if a page has records, but fewer than `required`."""
         if required is None or not answer.records or len(answer.records) >= required:
             return
         raise SourceError(
@@ -177,8 +174,8 @@ class Pages:
 
 
 class RepeatDetector:
-    """Detector of records that a server returned before. A record with a unique value may repeat once, other records
-    never.
+    """Detector of records that the server already returned in an earlier page. If values are unique, it drops them.
+    Otherwise they are errors.
 
     Records arrive in ascending order, so that only records with the newest value can repeat.
 
@@ -196,7 +193,8 @@ class RepeatDetector:
         """Return the records of one page and their positions, without repeated records.
 
         Raises:
-            SourceError: if a record must not repeat, or two different records have one unique value.
+            SourceError: if a record repeats although values are not unique, or two different records have one unique
+                value.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):

@@ -40,9 +40,7 @@ class _Paging(SettingsModel):
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request for the page after an empty last page. That page must be empty, too. None if it is not
-        checked.
-        """
+        """Return the request for the page after an empty last page, which must be empty, too; None for no check."""
         return None
 
     def total(self, answer: Answer) -> int | None:
@@ -54,13 +52,13 @@ class _Paging(SettingsModel):
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return how many records a page must have; None if it has a valid number. `is_last`: whether no records
-        follow.
+        """Return how many records a page must have; None if its number is valid. `is_last`: whether no records follow.
         """
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return how many records a page must have by the total, if it has any; None for no requirement."""
+        """Return how many records a page that is not empty must have by the total of the list; None for no requirement.
+        """
         return None
 
 
@@ -163,8 +161,8 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the number of records that offsets or `short_page` require: `step` for each page but the last, at
-        most `size`.
+        """Return the required number of records: `step` if a page of offsets before the last has another number, unless
+        `until` is `total`, and `size` if a page has more.
         """
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
@@ -172,7 +170,7 @@ class PageNumberPaging(_Paging):
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`, or the remaining number of records for the page that reaches the total."""
+        """Return `size`, or for the page that reaches the total, the remaining number of records."""
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)

@@ -1,4 +1,4 @@
-"""Plan of one dataset from its watermark on. Times are read up to the present, other values up to the last record."""
+"""Planner of one dataset. Times are read up to the present, other values up to the last record."""
 
 from __future__ import annotations
 

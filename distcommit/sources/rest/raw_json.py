@@ -1,5 +1,4 @@
-"""Extraction of the raw bytes of fields and list items from JSON text with lone surrogates. msgspec rejects such text
-as a whole, and Python's own parser accepts it.
+"""Extraction of the raw bytes of fields and list items from JSON text with lone surrogates, which msgspec rejects.
 
 The source passes each record's bytes on unchanged. A converter later rejects only the records that it cannot read.
 """

@@ -1,4 +1,4 @@
-"""Answers of a server: the unchanged bytes of each record, and the values that name the next request."""
+"""Answers of a server, with the unchanged bytes of each record and the values that name the next request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
-    """A path names a field that an object does not have."""
+    """Error of a path that names a field which an object does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Settings of the source of JSON records that a server returns, and planning."""
+"""Settings of the source `rest`."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ class RestSource(DescribedSource):
 
     @property
     def supports_retry_ranges(self) -> bool:
-        """True if the watermark field has times. Their ranges have a planned end; the end of others is known after
-        reading.
+        """Whether failed ranges are read again before newer records: only of times, because other ranges have no
+        planned end.
         """
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the URL's path, because servers may be renamed, and the parameters that contain the dataset's name.
-        The incarnation of each dataset's watermark has the watermark field.
+        """Return the URL's path, because servers may be renamed, and the parameters that contain `{dataset}`. The
+        watermark field is not among them: it is in the incarnation of each dataset's watermark.
         """
         another = (
             "restore the old value, because positions count records of the old lists; or give the job new folders"
@@ -161,7 +161,7 @@ class RestSource(DescribedSource):
         return dataset_urn in self.datasets
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the extract by the settings. The added columns identify rows; the watermark field is within each
+        """Return the extract. The added columns are its keys; the delta field is the watermark field within each
         record.
         """
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
@@ -169,7 +169,7 @@ class RestSource(DescribedSource):
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (field,)))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plan owned, idle datasets up to the present time of this machine. No request is sent."""
+        """Plan owned, idle datasets without a request. Ranges of times end at the present time of this machine."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
             state = states.get(urn)
@@ -185,8 +185,8 @@ class RestSource(DescribedSource):
                 yield planned
 
     def check_connection(self) -> str:
-        """Request the first page of the first dataset. A rejection is reported as text, because other datasets may
-        be readable.
+        """Request the first page of the first dataset. If there are several datasets, a rejection is returned as text,
+        because the others may be readable.
         """
         urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
         impatient = self.model_copy(update={"timeout_s": timeout_s, "response_timeout_s": 2 * timeout_s, "retries": 0})
@@ -204,7 +204,7 @@ class RestSource(DescribedSource):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """Return the stored incarnations of datasets whose watermark field is still that of the job file.
 
-        A dataset's incarnation names its watermark field here. Without one, a position that an operator sets gets the
+        The incarnation names the watermark field. If it is absent here, a position that an operator sets applies to the
         field of the job file.
         """
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
@@ -232,7 +232,7 @@ class RestSource(DescribedSource):
         """Return an extractor that connects at its first work unit.
 
         Raises:
-            ConfigurationError: if the HTTP client or a secret file is missing.
+            ConfigurationError: if `requests` is not installed, or a secret file is unreadable.
         """
         try:
             from distcommit.sources.rest.client import RestClient  # noqa: PLC0415 - an extra of its own

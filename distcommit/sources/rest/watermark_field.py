@@ -95,8 +95,8 @@ class WatermarkField(SettingsModel):
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
     def missing_lookback_s(self, value: object) -> int:
-        """Return the lookback in seconds that the resolution of this time requires; 0 if the present lookback is
-        sufficient.
+        """Return the lookback in seconds that a time requires because it has no seconds, minutes or hours; 0 if the
+        lookback of the settings is sufficient.
         """
         written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
         if written is None:
@@ -119,7 +119,8 @@ class WatermarkField(SettingsModel):
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
         """Return the position below which no record is missing.
 
-        Records with the newest value, or with lower values within the lookback, may still be added.
+        Records with the newest value may still be added; for integers, also lower ones within the lookback. Times are
+        different: their planned end already is before the lookback.
 
         Args:
             newest: greatest position that was read.

@@ -1,4 +1,4 @@
-"""Staged rows: Spark's tasks write what its reader returns to the staging folder, and the run reads these files.
+"""Files of staged rows, written by Spark's tasks and read by the run.
 
 If Spark starts a task twice, both attempts write. Spark returns the name of one of them to the driver, and only its
 files are read.
@@ -68,7 +68,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
         parts: the staged rows by task attempt.
         column: the watermark column; empty for a snapshot.
         kind: type of the column.
-        bound: position up to which Spark was asked for rows, exclusive; None for all rows.
+        bound: stored position from which on Spark was asked for rows; None for all rows.
         end: end of the range that may be published; None if there is none.
         error: why nothing is staged; empty if rows are.
         remedy: command for an operator, as in `DatasetProblem.remedy`.
@@ -253,9 +253,8 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
-    """Plan the rows from the watermark to the end that may be published; None if there are none.
-
-    If `retried_end` is within that range, the plan ends there.
+    """Plan the rows from the watermark to the end that may be published, or to `retried_end` if that is before it.
+    Return None if there are no rows.
     """
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):

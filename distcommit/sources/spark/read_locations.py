@@ -1,4 +1,4 @@
-"""Folders, tables and topics that a reader of Spark reads, as far as its options name them."""
+"""Comparison of the folders, tables and topics in the options of a reader of Spark with the target of a sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the source that reads by a reader of Spark."""
+"""Settings of the source `spark`."""
 
 from __future__ import annotations
 
@@ -142,11 +142,12 @@ class SparkSource(DescribedSource):
         raise _not_staged()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return nothing. The next plan uses the column and the reader of the job file."""
+        """Return none, so that a position which an operator sets applies to the column and the reader of the job file.
+        """
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check positions: numbers of snapshots, or integers and times of the watermark column."""
+        """Yield the positions that are neither numbers of snapshots nor integers or times of the watermark column."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not one of source.datasets"

@@ -101,9 +101,8 @@ class Column:
 def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:
     """Return a column by its declared type; None if no Arrow type corresponds to it.
 
-    UUIDs and JSON are read as the database's text. SQLite has neither decimals nor narrow integers: a decimal is read
-    as a float, an integer has 64 bits, booleans are 0 and 1, and times are text. MySQL's TIME is a duration and can't
-    be read.
+    UUIDs and JSON are read as the database's text. From SQLite, decimals are read as floats, integers have 64 bits,
+    booleans must be 0 or 1, and times text in ISO 8601. MySQL's TIME is a duration and can't be read.
     """
     if dialect == "sqlite" and (parse := next((by for kind, by in _OF_SQLITE if isinstance(declared, kind)), None)):
         return Column(name, _arrow_type(declared, dialect), sa.column(name, types.NullType()), parse)
@@ -122,8 +121,7 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
 
 def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
     """Return the kind of a watermark column by its declared type; None if a watermark column can't have this type.
-
-    SQLite stores times as text.
+    Times of SQLite are of kind text.
     """
     if isinstance(declared, types.Integer):
         return Kind.INTEGER

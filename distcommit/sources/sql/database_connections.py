@@ -1,4 +1,4 @@
-"""Connections to one database. Errors of the driver are converted to typed errors with a remedy."""
+"""Connection to a database. Errors of the driver are converted to typed errors with a remedy."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _SQLITE_TRANSIENT = {
 
 @dataclass(frozen=True)
 class Database:
-    """One database.
+    """A database, with at most one connection, which is reused.
 
     Attributes:
         url: the URL without a password.
@@ -191,7 +191,9 @@ def _settle(connection: Any, settings: Sequence[str]) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Return whether a retry may help, because the connection or the server failed, and not the statement."""
+    """Return whether the connection or the server failed, and not the statement. A rejected user or password counts as
+    such a failure, because it affects all tables.
+    """
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)

@@ -1,4 +1,4 @@
-"""Extractor of tables and queries: streams a range in the order of the watermark column, or a whole table."""
+"""Extractor of tables and queries, which streams a range in the order of the watermark column, or a whole table."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class SqlExtraction(Extraction):
         return positions
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Check that values are unique if the job file declares the watermark column as the key. The database does not
-        enforce such a key.
+        """Raise SourceError if a value repeats in a watermark column that the job file declares as the key, because the
+        database does not enforce such a key.
         """
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:

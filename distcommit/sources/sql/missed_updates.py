@@ -22,8 +22,8 @@ def missed_update_warnings(
 ) -> Iterator[str]:
     """Yield a warning for each table that is read by an integer key although its rows may change.
 
-    Rows may change if `table_type` is `snapshot_append`, or if a column looks like a time of change. Other
-    tables, snapshots and queries have no warning. The data is not read.
+    Rows may change if `table_type` is `snapshot_append`, or if the name of a column indicates a time of change, such as
+    `updated_at`. Snapshots and queries have no warning.
     """
     for name, table in sorted(reflected.items()):
         rules = select.rules_of(name)

@@ -4,7 +4,8 @@ The end (exclusive) depends on the watermark column:
 
 - unique integers: after the greatest value;
 - other integers and text: before the greatest value, because more rows with it may follow;
-- timestamps: before the database's present second.
+- timestamps: before the database's present second, or with `times_end: newest` before the greatest value if that is
+  lower.
 
 The end is lower by `lookback`, for rows that commit late with lower values. Rows at or above the end are left for later
 runs. They are counted without another pass over the table.
@@ -98,8 +99,9 @@ def plan_table(
 
     Raises:
         QueryChangedError: if the stored position is of another query, or of a table instead of a query.
-        PlanError: if the stored position is above the column's greatest value.
-        SourceError: if the stored position is not one of the column, or the column has values that can't be positions.
+        PlanError: if the stored position is above the greatest value of a column of integers or text.
+        SourceError: if the stored position is not one of the column, the column has values that can't be positions or
+            is no longer unique, or a column of text has a lookback.
     """
     stored = _stored(table, state)
     newest_end, greatest = _end(connection, table, stored, note)
@@ -122,7 +124,9 @@ def plan_table(
 
 
 def missing_values_warning(connection: sa.Connection, table: Table) -> str:
-    """Return an error text about rows without a value in the watermark column; empty if there are none."""
+    """Return a warning about rows without a value in the watermark column, which are never read; empty if there are
+    none.
+    """
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
@@ -141,7 +145,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Rows of a range, and rows above it: exact, or at least so many."""
+    """Numbers of rows in a range, and above it. `is_minimum`: whether more rows may be above."""
 
     rows: int
     above: int
@@ -224,7 +228,8 @@ def _end(
     """Return the end of the range that may be read now, and the greatest value of the column if it was queried.
 
     Raises:
-        PlanError: if the greatest value is below the stored position.
+        PlanError: if the greatest value of a column of integers or text is below the stored position.
+        SourceError: if the column is no longer unique, or a column of text has a lookback.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
@@ -256,7 +261,9 @@ def _end(
 def _end_of_times(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> Position:
-    """Return the end of the range of a column of times. A first run notes rows that may never be read."""
+    """Return the end of the range of a column of times. Before the first run, pass a warning to `note` if rows that are
+    inserted later would never be read.
+    """
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
@@ -308,8 +315,8 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """Return the end of a range of about `limit` rows: the value of the next row, or if all rows before it have the
-    same value, the next greater one.
+    """Return the end of a range of about `limit` rows: the value of the row after them. If all of them have that value,
+    return the next greater one.
     """
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())

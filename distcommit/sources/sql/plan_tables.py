@@ -1,4 +1,4 @@
-"""Planner of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
+"""Planner of all tables and queries on one connection. A table's problem is yielded, and the others are planned."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _OR_SELECT = ", or grant this user SELECT on them"
 
 
 class PlanRules(Protocol):
-    """The settings of the source that planning needs."""
+    """The source settings for planning."""
 
     @property
     def selection(self) -> Tables:
         """Tables and queries of the job, with their rules."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the table that a dataset is an extract of."""
+        """Return the extract of a dataset."""
 
     @property
     def start(self) -> str:
-        """`earliest` or `latest`."""
+        """Start of tables that were never read: `earliest` or `latest`."""
 
     @property
     def records_per_work_unit(self) -> int:
@@ -58,10 +58,11 @@ class PlanRules(Protocol):
 def plan_tables(
     database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plan the job's tables and queries for which `predicate` is true.
+    """Yield the plans, problems and remaining rows of the tables and queries for which `predicate` is true.
 
     Raises:
         TransientError: if the server can't be reached, or the connection breaks.
+        SourceError: if the tables can't be listed.
     """
     select = rules.selection
     with database.reading() as connection:
@@ -174,8 +175,7 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables with one request. Return nothing if the request fails; the tables are then described one by
-    one.
+    """Describe tables together. If the database rejects that, return nothing, and the tables are described one by one.
     """
     try:
         with database.reading() as connection:
@@ -185,6 +185,6 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raise TransientError if the server can't be reached: the error is then not a problem of one table."""
+    """Raise TransientError if the server can't be reached."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

@@ -1,4 +1,4 @@
-"""Checks that each SQL text in a job file is one query or one condition, and finds the tables that a query reads.
+"""Parser of the SQL in job files. It accepts only one query or one condition, and finds the tables that a query reads.
 
 Quotes, comments and brackets must be closed, and placeholders are rejected. Must not import SQLAlchemy.
 """
@@ -80,8 +80,8 @@ class Query:
 
         Raises:
             ValueError: if the text does not begin with SELECT or WITH, or has several statements, a placeholder, or an
-                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no
-                subject.
+                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message begins with a
+                verb: the caller adds the setting as its subject.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -96,11 +96,11 @@ class Query:
 
 
 def check_condition(text: str, dialect: str) -> None:
-    """Check a condition, which is put in brackets behind WHERE.
+    """Check a condition, which is put in brackets after WHERE. An empty text is accepted.
 
     Raises:
         ValueError: if the text has only comments or spaces, or has several statements, a placeholder, or an unclosed
-            quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no subject.
+            quote, comment or bracket; for MySQL also if it locks or writes rows. The message begins with a verb.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
@@ -156,7 +156,7 @@ class _Level:
 
 
 def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: bool) -> bool:
-    """Return whether the next word may be a table, after the word `upper`."""
+    """Update the levels by the word `upper`, and return whether the next word may be a table."""
     if upper == "(":
         levels.append(_Level(lists_tables=is_awaited))
         return is_awaited

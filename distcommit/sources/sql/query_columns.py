@@ -73,7 +73,7 @@ class _Unknown(types.NullType):
 
 def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Reflected:
     """Return the columns of a query. All of them are nullable, and none is unique, because the database does not report
-    this.
+    keys of queries.
 
     Args:
         connection: a connection in a transaction that is rolled back.

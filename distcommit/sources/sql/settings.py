@@ -1,4 +1,4 @@
-"""Settings of the source of a database's tables and queries."""
+"""Settings of the source `sql`."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class SqlSource(DescribedSource):
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the database's name (the path of a SQLite file), because servers may be renamed, and the schema. The
-        incarnation of each dataset's watermark has the watermark column and the query.
+        watermark column and the query are not among them: they are in the incarnation of each dataset's watermark.
         """
         return {
             "database": FixedSetting(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
@@ -210,7 +210,7 @@ class SqlSource(DescribedSource):
         return (*self.tables, *self.queries)
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the extract by the settings. Work units add the primary key."""
+        """Return the extract. The planner adds the primary key."""
         column = self.selection.rules_of(dataset_urn).watermark
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
         kind = TableType(self.table_type)
@@ -255,8 +255,8 @@ class SqlSource(DescribedSource):
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that no kind of column can have. Only the next plan compares a position with
-        its column.
+        """Yield the positions that no watermark column can have. Only the next plan compares a position with its
+        column.
         """
         return position_problems(datasets, self.selection)
 
@@ -273,7 +273,7 @@ class SqlSource(DescribedSource):
 
     @cached_property
     def selection(self) -> Tables:
-        """The selected tables and queries with their rules. Cached, because each of them asks for it."""
+        """The selected tables and queries with their rules."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         to_newest = self.times_end == "newest"
         rules = TableRules(self.watermark, lookback, to_newest=to_newest)

@@ -1,4 +1,4 @@
-"""The selected tables and queries with their rules, and checks that need no database. Must not import SQLAlchemy."""
+"""Selection of tables and queries, with their rules. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _matches(patterns: tuple[str, ...], table: str) -> bool:
 
 
 def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
-    """Return whether the source reads a target: directly, or by a query that names it after FROM or JOIN.
+    """Return whether the source reads a target, directly or by a query that names it after FROM or JOIN.
 
     Tables are compared by name, and in queries without case. If `schema` is None, a table of any schema counts as read.
     Tables that a view reads are not detected.
@@ -118,7 +118,7 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
 
 
 def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
-    """Return whether an incarnation is of that column of a table (`query_id` empty) or of that query."""
+    """Return whether an incarnation has that watermark column and that query; `query_id` is empty for a table."""
     counted, _, of = incarnation.partition(QUERY_SEPARATOR)
     return counted.rpartition(":")[0] == column and of == query_id
 

@@ -211,7 +211,7 @@ class Table:
             raise self.position_error(error) from error
 
     def position_error(self, error: ValueError, row: str = "") -> SourceError:
-        """Return the error for a value that can't be a position. `row`: names the row, if it is known."""
+        """Return the error for a value that can't be a position. `row` is the name of the row; empty if unknown."""
         return SourceError(
             "a value of the watermark column can't be a position",
             id="WATERMARK_VALUE_INVALID",
@@ -279,7 +279,7 @@ def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: s
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """Return the FROM clause. A query is put in brackets, and a comment at its end does not hide the closing one."""
+    """Return the FROM clause. A query is put in brackets, with the closing one on a line of its own."""
     if rules.query is None:
         return sa.table(name, schema=schema)
     body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter
@@ -314,7 +314,7 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 
 
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables and views with one request for all. Missing ones are absent from the result."""
+    """Describe tables and views together. Missing ones are absent from the result."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
     with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)

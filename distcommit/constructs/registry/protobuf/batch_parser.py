@@ -1,4 +1,4 @@
-"""Parse many Protobuf messages at once, and return each in its canonical encoding.
+"""Parser of many Protobuf messages at once, which returns each in its canonical encoding.
 
 An envelope is a message with one repeated field of the messages' type. The unchanged messages are put into it, each
 after its length, and the official parser parses and serializes all of them together. The length limits each message, so
@@ -40,7 +40,7 @@ _F = FieldDescriptor
 
 
 class BatchParser:
-    """Parser of messages of one type, many at once. It takes the arguments of `MessageParser`.
+    """Parser of messages of one type, with the arguments and results of `MessageParser`, but faster.
 
     Messages are parsed one by one if they must be compared with a pinned schema, or if their type is one of Google's
     well-known types.
@@ -55,7 +55,7 @@ class BatchParser:
         self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
-        """Return each message's canonical encoding, or the error that `MessageParser.canonical` raises."""
+        """Return each message's canonical encoding, or the error with the reason for its rejection."""
         return [item for part in parts(bodies, self._max_bytes) for item in self._of(part)]
 
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
@@ -75,7 +75,7 @@ class BatchParser:
 
 
 def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """Split messages into parts of at most `max_bytes` or one message."""
+    """Split messages into parts of at most 1024 messages and `max_bytes`. A larger message is a part of its own."""
     ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
     start, begin = 0, 0
     while start < len(bodies):
@@ -88,7 +88,7 @@ def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
 class Envelope:
     """Parser of many messages of one type at once.
 
-    `may_set_aside`: whether the official parser may treat a value as an unknown field; `levels`: nested levels of
+    `may_set_aside`: whether the official parser may treat a value as an unknown field. `levels`: nested levels of
     messages that are checked.
     """
 
@@ -105,9 +105,8 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages, with None for each message that must be parsed alone.
-
-        If the parser cannot determine these messages, the result is None: all messages must be parsed alone.
+        """Return the canonical encodings of messages, with None for each message that must be parsed alone; None if all
+        of them must be.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
@@ -167,7 +166,7 @@ def _envelope_class(source: Descriptor) -> Any:
 
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
-    """Return the bytes before a message of a size."""
+    """Return the tag and the length that precede a message in an envelope."""
     head = bytearray(_TAG)
     while size > 127:
         head.append(size & 127 | 128)

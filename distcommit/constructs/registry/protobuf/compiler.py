@@ -1,7 +1,7 @@
 """The compiler of `.proto` texts, in an isolated process.
 
 Texts and names come from a registry and are not trusted: they must only be compiled. The process imports from the
-parent's import path alone, never from its working folder; it inherits no secrets in its environment; its time and
+parent's import path alone, never from its working folder. It inherits no secrets in its environment. Its time and
 memory are bounded. Each text is compiled alone under one fixed file name. Texts that were compiled before are passed on
 as descriptors, so that no name from a registry becomes a path, a module or an argument.
 """
@@ -37,12 +37,12 @@ def compile_texts(
     """Return the descriptors of texts and of all that they import.
 
     Args:
-        texts: name and text of each, behind those that it imports.
+        texts: name and text of each, after those that it imports.
         existing: descriptors of files that texts may import.
 
     Raises:
         UnusableSchemaError: if a text can't be compiled.
-        SchemaTooLargeError: if the compiler exceeds its time.
+        SchemaTooLargeError: if the compiler takes more than 60 s.
         ConfigurationError: if the compiler is not installed.
     """
     tools = find_spec("grpc_tools")

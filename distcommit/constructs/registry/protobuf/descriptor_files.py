@@ -43,10 +43,10 @@ _KNOWN_MODULES = {
 
 
 def file_of(registered: RegisteredSchema) -> FileDescriptor:
-    """Return the schema's file, with all that it imports.
+    """Return the descriptor of the schema's file and of all that it imports.
 
     Raises:
-        UnusableSchemaError: if it can't be compiled, or refers to a file by an invalid name.
+        UnusableSchemaError: if it can't be compiled, or refers to a file that is missing or has an invalid name.
         SchemaTooLargeError: if it exceeds a limit.
         ConfigurationError: if the compiler is needed and not installed.
     """

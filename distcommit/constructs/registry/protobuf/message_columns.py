@@ -1,4 +1,4 @@
-"""Columns of a Protobuf message: how ptars reads the output of `message_parser`.
+"""Columns of Protobuf messages, which ptars reads from the output of `message_parser`.
 
 ptars panics on some valid descriptors: editions, fields whose names differ in case alone, a message with the name of
 one of Google's well-known types and other fields. Therefore it is given a generated proto3 descriptor that reads the
@@ -29,9 +29,9 @@ _Kind = tuple[int, str]
 
 
 class Columns:
-    """Reader of canonical messages of one type as columns, which may all be null.
+    """Reader of canonical messages of one type as columns, all of which may be null.
 
-    `widths`: number of columns by message type, without columns within its lists and maps.
+    `widths`: greatest number of columns by message type, without columns within its lists and maps.
 
     Raises:
         UnusableSchemaError: if a field has no column type.
