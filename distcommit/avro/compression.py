@@ -20,11 +20,11 @@ _PART_BYTES = 1 << 20
 
 
 class DamagedDataError(ValueError):
-    """Compressed data that cannot be decompressed."""
+    """Error of compressed data that cannot be decompressed."""
 
 
 class TooLargeError(ValueError):
-    """Compressed data that decompresses to more bytes than the limit."""
+    """Error of compressed data that decompresses to more bytes than the limit."""
 
 
 def compress(codec: AvroCodec, data: bytes) -> bytes:
@@ -85,9 +85,7 @@ def _zstandard(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:
-    """Decompress Snappy data, behind which Avro puts a CRC32 of the result. The data begins with the size of the
-    result.
-    """
+    """Decompress Snappy data, which begins with the size of the result. Avro puts a CRC32 of the result after it."""
     body, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size = shift = 0
     for byte in body[:5]:

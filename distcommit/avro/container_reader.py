@@ -56,10 +56,7 @@ def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 def read_table(stream: BinaryIO) -> pa.Table:
     """Return all records of a file that `container_writer` wrote. Columns are nullable if their Avro type is a union
-    with null.
-
-    Raises:
-        ValueError: if the file is damaged.
+    with null. Raises ValueError if the file is damaged.
     """
     header = read_header(stream)
     reader = _reader(header, _WRITTEN_FILES, keeps_required=True)
@@ -157,10 +154,8 @@ class _Batch:
         self.size += len(data)
 
     def decode(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records, if there are any, and clear the batch.
-
-        Raises:
-            ValueError: if a record is faulty, after the records of all earlier blocks were yielded.
+        """Yield the records, if there are any, and clear the batch. If a record is faulty, yield only the records of
+        all earlier blocks, and raise ValueError.
         """
         offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
         self.offsets, self.parts, self.origins, self.size = [0], [], [], 0

@@ -1,4 +1,5 @@
-"""Finds the ends of consecutive datums. Container files store datums without lengths, but `datums` needs their offsets.
+"""Functions that find the ends of consecutive datums. Container files store datums without lengths, but `datums` needs
+their offsets.
 
 Only lengths, branches and item counts are decoded here, one datum at a time. `datums` decodes the values afterwards,
 and rejects each datum that does not end at its offset.
@@ -11,10 +12,8 @@ from distcommit.avro.datums import Buffer, Skip, long_at
 
 
 def skip_of(column: column_decoders.Column) -> Skip:
-    """Return a function that skips a value of a column.
-
-    Raises:
-        TypeError: if values cannot be skipped, because the reader lacks a branch of a union, or the type is recursive.
+    """Return a function that skips a value of a column. Raises TypeError if values cannot be skipped, because the
+    reader lacks a branch of a union, or the type is recursive.
     """
     match column:
         case column_decoders.Numbers() | column_decoders.Symbols():
@@ -108,8 +107,8 @@ def _union(branches: list[Skip]) -> Skip:
 
 
 def _items(item: Skip) -> Skip:
-    """Return a function that skips an array or a map. Each item takes at least a byte, so the data bounds the item
-    count.
+    """Return a function that skips an array or a map. It raises ValueError if the count of items exceeds the remaining
+    bytes, because each item takes at least a byte.
     """
 
     def skip(data: Buffer, position: int) -> int:

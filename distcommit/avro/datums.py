@@ -36,7 +36,7 @@ def long_at(data: Buffer, position: int) -> tuple[int, int]:
 
     Raises:
         IndexError: if the data ends within the number.
-        ValueError: if the number has more than 64 bits.
+        ValueError: if the number has more than 10 bytes.
     """
     byte = data[position]
     if byte < 0x80:
@@ -88,7 +88,7 @@ REASONS = {
 
 
 class Datums:
-    """Read positions in the datums of a batch.
+    """Read positions in the datums of a batch, with methods that read the next value of each datum.
 
     Args:
         data: the bytes of all datums, followed by padding; see `of`.
@@ -120,7 +120,7 @@ class Datums:
         return Datums(self.data, self.position[indices], self.end[indices], self.row[indices], self.faults)
 
     def put_back(self, indices: Integers, selected: Datums) -> None:
-        """Set the positions of these datums to those in `selected`, which `take` returned for the same indices."""
+        """Set the positions of these datums to those of `selected`, the result of `take` for the same indices."""
         self.position[indices] = selected.position
 
     def fail(self, mask: NDArray[np.bool_], fault: Fault) -> None:

@@ -221,8 +221,8 @@ class Resolution:
         return column_decoders.Union(branches, built[0].type if built else pa.null())
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return the decoder of a type that is read as a union: as the branch of the same kind, or else the first
-        compatible branch.
+        """Return the decoder of a type that is read as a union. It uses the branch of the same kind, or else the first
+        compatible one.
         """
         members = [_definition(item, self.read_names) for item in reader]
         if any(isinstance(item, list) for item in members):

@@ -1,4 +1,4 @@
-"""Columns that a job file declares, compared with schemas."""
+"""Comparison of schemas with the columns that a job file declares."""
 
 from __future__ import annotations
 

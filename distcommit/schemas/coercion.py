@@ -11,7 +11,8 @@ from distcommit.schemas.type_tables import is_text
 
 
 class SchemaCoercion:
-    """Converter of batches with one schema to the columns of a table.
+    """Converter of batches with one schema to the columns of a table. Columns of text and booleans keep their Arrow
+    type.
 
     Args:
         targets: the table's columns, with their names in files.
@@ -42,11 +43,7 @@ class SchemaCoercion:
         self.schema = pa.schema(fields)
 
     def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the table's columns.
-
-        Raises:
-            ConfigurationError: if a value does not fit its column.
-        """
+        """Return the batch with the table's columns. Raises ConfigurationError if a value does not fit its column."""
         columns = [
             pa.nulls(batch.num_rows, field.type) if index < 0 else _cast(batch.column(index), field)
             for index, field in zip(self._indices, self.schema, strict=True)
@@ -55,11 +52,11 @@ class SchemaCoercion:
 
 
 def convert_to_pinned(batch: pa.RecordBatch, pinned_schema: pa.Schema) -> tuple[pa.RecordBatch, str]:
-    """Convert records to the pinned schema.
+    """Convert records to the pinned schema. Missing columns become null, and other columns are dropped.
 
     Returns:
-        The converted records and an empty text; if a value does not fit, the unchanged records and the rejection
-        reason.
+        The converted records and an empty text; if any value does not fit, the unchanged records and the reason to
+        reject all of them.
     """
     columns, reasons = [], []
     for required in pinned_schema:

@@ -16,15 +16,12 @@ from distcommit.schemas.type_tables import inner_fields
 
 
 def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:
-    """Check that no two names differ only in case.
+    """Raise ConfigurationError if two names are equal or differ only in case.
 
     Args:
         names: all columns of a table or file, or all fields of one struct.
         target: name of the database or format, for the message.
         struct: path of the struct; empty for columns.
-
-    Raises:
-        ConfigurationError: if two names differ only in case.
     """
     first: dict[str, str] = {}
     for name in names:
@@ -36,11 +33,7 @@ def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:
 
 
 def check_fields(schema: pa.Schema, target: str) -> None:
-    """Check that no two columns, and no two fields of one struct, have names that differ only in case.
-
-    Raises:
-        ConfigurationError: if two names differ only in case.
-    """
+    """Raise ConfigurationError if two columns, or two fields of one struct, have names that differ only in case."""
     check_distinct(schema.names, target)
     for field in schema:
         _check_nested(field.type, target, field.name)
@@ -89,10 +82,8 @@ class ColumnNames:
     reserved: frozenset[str] = frozenset()
 
     def check(self, names: Sequence[str]) -> None:
-        """Check the names of all columns of a table.
-
-        Raises:
-            ConfigurationError: if the target does not accept a name, or two names differ only in case.
+        """Check the names of all columns of a table. Raises ConfigurationError if the target does not accept a name, or
+        two names differ only in case.
         """
         for name in names:
             if wrong := self._problem(name):

@@ -37,7 +37,7 @@ class SchemaComparison:
     """The comparison of two schemas.
 
     Attributes:
-        kind: `identical` if both have the same columns, in any order.
+        kind: `identical` if both have the same columns, in any order; `compatible` if they have a common schema.
         merged: the common schema; None if the schemas are incompatible.
         reasons: the incompatibilities, with the path of each column: `buyer.name is string here, and int64 before`.
     """
@@ -86,7 +86,9 @@ def is_joinable(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the wider of two types of one family; None if neither has all values of the other."""
+    """Return the wider of two types of one family: signed integers, unsigned integers, floating-point numbers, decimals
+    of one scale, or timestamps of one zone. None for other types.
+    """
     if one == other:
         return one
     for is_kind in (_of.is_signed_integer, _of.is_unsigned_integer, _of.is_floating):
@@ -105,7 +107,9 @@ def needs_widening(column: pa.DataType, values: pa.DataType) -> bool:
 
 
 def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether each value of a type is also a value of the declared type. A struct may have further fields."""
+    """Return whether each value of a type is also a value of the declared type. A struct may have further fields.
+    Integers are never narrower than floating-point numbers or decimals.
+    """
     kind, declared = plain_type(kind), plain_type(declared)
     if _of.is_null(kind) or kind == declared:
         return True
@@ -129,7 +133,7 @@ def is_readable_as(
     written: pa.DataType, read: pa.DataType, is_readable_scalar: Callable[[pa.DataType, pa.DataType], bool]
 ) -> bool:
     """Return whether values written as one type can be read as another. A missing field is read as null, a further
-    field is ignored.
+    field is ignored. `is_readable_scalar` decides about two different types without fields.
     """
     if _of.is_struct(written) and _of.is_struct(read):
         pairs = [(written.field(field.name).type, field.type) for field in read if field.name in written.names]

@@ -1,4 +1,4 @@
-"""The policy for records whose schema differs from the schemas of earlier records of the dataset."""
+"""Policy for records whose schema differs from those of the dataset's earlier records."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Columns of records, as far as they are known before the first record, and lookups of the columns that constructs
-use.
-"""
+"""Columns of records that are known before the first record, and lookups of the columns that constructs use."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 
 UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
-"""Type of a column that exists and whose type only the records determine."""
+"""Type of a column that exists, but whose type is known only from the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,8 @@ def find_column(
     predicate: Callable[[pa.DataType], bool] = lambda _: True,
     expected: str = "",
 ) -> pa.Field:
-    """Return the only column with a name. If the column may exist, return it with the type `UNKNOWN`.
+    """Return the only column with a name. If it is not known whether the column exists, return it with the type
+    `UNKNOWN`.
 
     Args:
         columns: the columns of the records.
@@ -159,8 +158,8 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
 
 
 def with_column_type(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
-    """Return the columns with another type for the column `name`. If `nullable` is None, its nullability does not
-    change.
+    """Return the columns with another type for the column `name`, which is added if it is not known. If `nullable` is
+    None, its nullability does not change.
     """
     index = columns.fields.get_field_index(name)
     if index < 0:

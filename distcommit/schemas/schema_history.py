@@ -1,4 +1,4 @@
-"""The numbered schemas of one dataset and converter. All tasks of a run use the same ones."""
+"""Numbered schemas of one dataset and converter, which all tasks of a run share."""
 
 from __future__ import annotations
 
@@ -50,10 +50,8 @@ class SchemaHistory(Generic[SchemaT]):
         self.ids, self.newest = sorted(ids), None
 
     def read_newest(self) -> SchemaT | None:
-        """Return the newest schema; None if there is none.
-
-        Raises:
-            CorruptError: if the stored schema is missing or damaged.
+        """Return the newest schema; None if there is none. Raises CorruptError if the stored schema is missing or
+        damaged.
         """
         if self.newest is None and self.ids and self.store is not None:
             self.newest = self.decode(self.store.schema(self.ids[-1]))

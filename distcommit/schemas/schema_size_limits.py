@@ -41,11 +41,13 @@ MAX_RECORD_VALUES = 5_000_000
 
 
 class UnusableSchemaError(ValueError):
-    """A schema without columns, or two schemas that are not compatible. The text names the problem and the field."""
+    """Error of a schema without columns, or of two schemas that are not compatible. The text names the problem and the
+    field.
+    """
 
 
 class SchemaTooLargeError(UnusableSchemaError):
-    """A schema that exceeds a limit. A caller that tries several readings of a schema must re-raise it."""
+    """Error of a schema that exceeds a limit. A caller that tries several readings of a schema must re-raise it."""
 
 
 @dataclass(slots=True)
@@ -94,11 +96,7 @@ def too_deep(schema: pa.Schema) -> str:
 
 
 def check_levels(schema: pa.Schema) -> None:
-    """Check that no column is nested too deep. Readers cannot read a file with a deeper column.
-
-    Raises:
-        ConfigurationError: if a column has too many levels.
-    """
+    """Raise ConfigurationError if a column is nested too deep, because readers could not read its files."""
     if column := too_deep(schema):
         raise ConfigurationError(
             "a column is nested too deep",

@@ -49,7 +49,9 @@ Inner = Callable[[TypeT], InnerFields[TypeT]]
 def missing_from_table(
     table: TypeT, records: TypeT, inner: Inner[TypeT], holds: Holds[TypeT], path: str = ""
 ) -> Iterator[str]:
-    """Yield the problems of storing records in a table: missing columns, and types that cannot store all values."""
+    """Yield the problems of storing records in a table: missing columns, and types that cannot store all values.
+    `inner` returns the fields within a type.
+    """
     have, want = inner(table), inner(records)
     if not want.of or have.of != want.of:
         if not holds(table, records):

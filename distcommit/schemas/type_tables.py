@@ -14,7 +14,7 @@ OFFSET_LISTS: Sequence[IsType] = (_of.is_list, _of.is_large_list)
 
 
 class UnstorableTypeError(Exception):
-    """A target has no type for a column or a nested field.
+    """Error of a column or nested field for which a target has no type.
 
     Attributes:
         path: path of the field, such as `buyer.name`; an item of a list has the path of the list.
@@ -124,7 +124,9 @@ def inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return an equivalent type that all Arrow functions accept."""
+    """Return a type that all Arrow functions accept. Extensions, dictionaries and run-end encodings become the type of
+    their values, views the type without views, and float16 float32.
+    """
     if is_extension(kind):
         return plain_type(kind.storage_type)
     if _of.is_dictionary(kind) or _of.is_run_end_encoded(kind):

@@ -27,11 +27,11 @@ _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.
 _REFUSED = (401, 403)
 _TOPIC = "{topic}"
 MAX_REFERENCES = 500
-"""Schemas that one schema refers to, directly or through others."""
+"""Maximum number of schemas that one schema refers to, directly or through others."""
 
 
 class UnknownSchemaError(LookupError):
-    """The registry has no such schema."""
+    """Error for a schema that the registry does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,7 @@ class RegisteredSchema:
 
 
 def check_size(registered: RegisteredSchema) -> None:
-    """Compare the size of a schema's text and of its references with the limits.
-
-    Raises:
-        SchemaTooLargeError: if it is larger.
-    """
+    """Raise SchemaTooLargeError if the text of a schema and of its references, or their number, exceeds the limit."""
     if len(registered.references) > MAX_REFERENCES:
         count = len(registered.references)
         raise SchemaTooLargeError(f"it refers to {count} schemas, and at most {MAX_REFERENCES} are allowed")
@@ -121,14 +117,12 @@ def default_subject(topic: str, column: str) -> str:
 
 
 class _TooLargeError(Exception):
-    """A response of the registry is larger than any schema."""
+    """Error for a response of the registry that is larger than any schema."""
 
 
 def _read_bounded(response: Any) -> None:
-    """Read the body of a response before the client does, because the client has no limit.
-
-    Raises:
-        _TooLargeError: if the decompressed body is larger than `_MAX_BODY_BYTES`.
+    """Read the body of a response before the client does, because the client has no limit. Raises _TooLargeError if the
+    decompressed body is larger than `_MAX_BODY_BYTES`.
     """
     body = bytearray()
     for block in response.iter_bytes():
@@ -140,7 +134,7 @@ def _read_bounded(response: Any) -> None:
 
 
 class Registry:
-    """Schema registry whose client caches answers. Failed requests are repeated at the next call.
+    """Client of a schema registry, which caches answers. Failed requests are repeated at the next call.
 
     Args:
         settings: address and client settings.
@@ -190,6 +184,7 @@ class Registry:
 
         Raises:
             UnknownSchemaError: if the registry does not have it.
+            UnusableSchemaError: if it refers to too many schemas.
             ConfigurationError: if the registry rejects this client.
             TransientError: if the registry does not answer after the client's own retries, or has no schema at all.
         """
@@ -198,8 +193,8 @@ class Registry:
         )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
-        `schema`.
+        """Return a version of a subject. Raises UnknownSchemaError if the registry does not have it, and other errors
+        as `schema`.
         """
         registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
@@ -207,8 +202,8 @@ class Registry:
         return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
-        `schema`.
+        """Return the newest version of a subject. Raises UnknownSchemaError if the registry does not have the subject,
+        and other errors as `schema`.
         """
         registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._registered(int(registered.schema_id), registered.schema)
@@ -270,10 +265,8 @@ class Registry:
             raise self._unavailable(subject, f"{type(error).__name__}: {error}") from None
 
     def _require_schemas(self, subject: str) -> None:
-        """Require that the registry has any schema, because an empty one proves nothing about a record.
-
-        Raises:
-            TransientError: if it is empty. Records then wait until it is filled.
+        """Raise TransientError if the registry is empty: that proves nothing about a record. Records then wait until it
+        is filled.
         """
         if self._has_schemas:
             return

@@ -1,4 +1,4 @@
-"""Base of the converters that use a schema registry: find the decoder of each record's schema, apply the policy."""
+"""Base of the converters that use a schema registry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from distcommit.schemas.type_tables import is_bytes
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
 MAX_UNKNOWN = 200
-"""Schema ids of one work unit that the registry does not have; each of them costs a request."""
+"""Maximum number of a work unit's schema ids that the registry does not have. Each of them costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Decoder(Protocol):
         """Schema of the decoded records; all columns may be null."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        """Decode messages. Yield one piece per Arrow schema."""
+        """Decode messages. Yield one piece for each Arrow schema."""
 
 
 _KEEP = (
@@ -149,7 +149,8 @@ class RegistryConverter(
 
     @abstractmethod
     def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Return the decoder of a schema's messages, as they are or as the reader's schema requires.
+        """Return the decoder of a schema's messages. If there is a reader's schema, messages are decoded to its
+        columns.
 
         Raises:
             UnusableSchemaError: if the schema has no columns, or the two schemas do not fit.
@@ -227,10 +228,8 @@ class RegistryConverter(
         return decoder
 
     def _admitted(self, schema_id: int) -> Decoder | str:
-        """Return the decoder of a schema's messages, or the reason why they are rejected.
-
-        Raises:
-            RecordError: if the policy fails the work unit.
+        """Return the decoder of a schema's messages, or the reason why they are rejected. Raises RecordError if the
+        policy fails the work unit.
         """
         policy, schemas, reader = self._state.policy, self._state.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
@@ -250,7 +249,9 @@ class RegistryConverter(
         return None if isinstance(decoder, str) else decoder.schema
 
     def _decoder(self, schema_id: int) -> Decoder | str:
-        """Return the decoder of a schema's messages, or the reason why there is none."""
+        """Return the decoder of a schema's messages, or the reason why there is none. Raises RecordError if the
+        registry does not have too many of the work unit's schemas.
+        """
         state, reader = self._state, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
         if key not in state.decoders:
@@ -320,7 +321,6 @@ class RegistryConverter(
         return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
     def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
-        """Return decoded messages beside the other columns."""
         schema, rows = self._with_other_columns(batch.schema, decoded.schema), decoded.rows
         other_columns = batch if self.keep_column else batch.drop_columns([self.column])
         selected = other_columns if len(rows) == batch.num_rows else other_columns.take(pa.array(rows))
@@ -341,9 +341,8 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
 
 
 def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
-    """Decode messages. If the decoder raises, decode each half by itself, down to single messages.
-
-    An error of a single message rejects the message. Errors of the environment are raised.
+    """Decode messages. If the decoder raises, decode each half by itself, and reject the single messages that fail.
+    Errors of the environment are raised.
     """
     waiting = [framed]
     while waiting:
@@ -364,7 +363,7 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
 
 
 def _checked(decoder: Decoder) -> Decoder:
-    """Return the decoder if its records can be stored. Raises UnusableSchemaError otherwise."""
+    """Return the decoder. Raises UnusableSchemaError if its records are nested too deep to be stored."""
     if column := too_deep(decoder.schema):
         raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder

@@ -56,8 +56,7 @@ class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
 
     A new schema must be compatible with the newest one, and with those older ones that are compatible with the newest.
-    If an operator accepts an incompatible schema (`accept`), it becomes the newest. An admitted schema is not compared
-    again.
+    With the policy `accept`, an incompatible schema becomes the newest. An admitted schema is not compared again.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -73,7 +72,7 @@ class AdmittedSchemas:
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionPolicy
     ) -> str:
-        """Admit a schema, or return the reason why its records are rejected.
+        """Admit a schema and return an empty text, or return the reason why its records are rejected.
 
         Args:
             schema_id: id of the schema.
@@ -105,10 +104,8 @@ class AdmittedSchemas:
         return f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
 
     def _put(self, schema_id: int) -> bool:
-        """Store a schema for the run's other work units, after those in `run_ids`.
-
-        Returns:
-            whether it is stored. If false, another work unit was first, and its schema is now in `run_ids`.
+        """Store a schema for the run's other work units, after those in `run_ids`, and return True. If another work
+        unit was first, add its schema to `run_ids` and return False.
         """
         if self.history.store is None or schema_id in self.run_ids:
             return True
@@ -116,11 +113,8 @@ class AdmittedSchemas:
         return self.run_ids[-1] == schema_id
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
-        """Require that a schema is one of the earlier ones, or the first of all. `they` names the earlier ones in
-        messages.
-
-        Raises:
-            RecordError: if it is a new one.
+        """Admit a schema if there are no earlier ones. Otherwise raise RecordError if it is not one of them. `they` is
+        the name of the earlier ones in the message.
         """
         if not self.ids:
             self._put(schema_id)

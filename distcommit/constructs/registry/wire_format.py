@@ -61,7 +61,7 @@ class Split:
 
 
 def split(column: pa.Array) -> Split:
-    """Split a binary column by schema ids."""
+    """Split a binary column by the schema ids of its values."""
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset) if len(column) else None

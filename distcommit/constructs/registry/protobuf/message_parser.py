@@ -1,4 +1,4 @@
-"""Convert Protobuf messages to one canonical encoding with the official parser.
+"""Conversion of Protobuf messages to one canonical encoding by the official parser.
 
 A message that the official parser rejects is rejected. For every other message the official parser defines the values:
 the last member of a oneof, the last value of a singular field, each key of a map once. Values that a column cannot hold
@@ -26,7 +26,9 @@ _F = FieldDescriptor
 
 
 def is_timestamp(seconds: Any, nanos: Any) -> Any:
-    """Return whether a timestamp is within the years 1 to 9999. All these checks take numbers or arrays of numbers."""
+    """Return whether a timestamp is within the years 1 to 9999. This check and the next ones take numbers or arrays of
+    numbers.
+    """
     return (seconds >= _MIN_TIMESTAMP_S) & (seconds <= _MAX_TIMESTAMP_S) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
 
@@ -142,7 +144,7 @@ class MessageParser:
     Args:
         source: the type.
         widths: number of columns by message type.
-        pinned_schema: check of messages that were written as another type; None if there is none.
+        pinned_schema: comparison with the type that messages were written as; None if that is `source`.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -156,7 +158,8 @@ class MessageParser:
         """Return the message in its canonical encoding.
 
         Raises:
-            ValueError: if the official parser refuses it, or its column can't hold a value.
+            ValueError: if the official parser rejects it, its column can't hold a value, a required field is missing,
+                or it expands to more than `MAX_RECORD_VALUES` values.
         """
         try:
             parsed = self._class.FromString(body)
@@ -174,7 +177,7 @@ class MessageParser:
             raise ValueError(str(error)) from error
 
     def _values(self, parsed: Any) -> int:
-        """Count the values within lists and maps."""
+        """Count the values within lists and maps, until they exceed the limit."""
         total, waiting = 0, [parsed]
         while waiting:
             item = waiting.pop()
@@ -216,8 +219,8 @@ def message_types(root: Descriptor) -> dict[str, Descriptor]:
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
-    """Return the checks of a message type and of its inner types, by type name. Types without a check are left out,
-    unless an inner type has one.
+    """Return the checks of a message type and of its inner types, by type name. A type is absent if neither it nor an
+    inner type has a check.
     """
     types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
@@ -246,7 +249,6 @@ def checked_types(root: Descriptor) -> dict[str, CheckedType]:
 
 
 def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
-    """Return the messages of a field."""
     value = getattr(parsed, field.name)
     if is_map(field):
         return [*value.values()]
@@ -268,8 +270,8 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedValueCheck:
-    """Check that the official parser treats no value of a known field as an unknown field: a number that a closed enum
-    does not have, or a map's entry with such a number or another field.
+    """Check that the official parser keeps no value of a known field as an unknown field. It does so for a number that
+    a closed enum does not have, and for a map's entry with such a number or another field.
 
     Attributes:
         source: the message type.

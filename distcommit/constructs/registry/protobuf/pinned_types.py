@@ -1,4 +1,4 @@
-"""Protobuf messages that are read as the type of the pinned schema."""
+"""Comparison of Protobuf messages with their values as the type of the pinned schema."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PinnedType:
     Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.
 
     Raises:
-        UnusableSchemaError: if the encodings of a field with one number are not compatible.
+        UnusableSchemaError: by the constructor, if the encodings of a field with one number are not compatible.
     """
 
     def __init__(self, writer: Descriptor, reader: Descriptor) -> None:
@@ -50,10 +50,8 @@ class PinnedType:
         return not self._compared
 
     def compare(self, body: bytes, read: Any) -> None:
-        """Require that a message has the same numbers as the parsed message of the reader's type.
-
-        Raises:
-            ValueError: if a number differs; the text names the field.
+        """Raise ValueError if a number differs between a message and its parsed form of the reader's type. The text
+        names the field.
         """
         self._compare(self._class.FromString(body), read, self._root)
 

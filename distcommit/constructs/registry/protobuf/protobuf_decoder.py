@@ -1,4 +1,4 @@
-"""Decoder of registered Protobuf schemas: find the type of each message, and decode it."""
+"""Decoder of Protobuf messages by a registered schema and the message type that each of them names."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ Indexes = tuple[int, ...]
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
-    """Return the message type at the wire format's indexes: a type of the file, a type within it, and so on.
-
-    Raises:
-        UnusableSchemaError: if the type does not exist.
+    """Return the message type at the wire format's indexes: a type of the file, a type within it, and so on. Raises
+    UnusableSchemaError if it does not exist.
     """
     messages = list(file.message_types_by_name.values())
     for depth, index in enumerate(indexes):
@@ -42,10 +40,11 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
 
 
 class ProtobufDecoder:
-    """Decoder of the messages of a file: each as the type that it names, or all as the reader's type.
+    """Decoder of the messages of a file. Each is read as the type that it names, in the reader's file if there is one.
 
     Raises:
-        UnusableSchemaError: if the file does not have the message type, or the two schemas do not fit.
+        UnusableSchemaError: by the constructor, if the first message type has no columns, or the two schemas do not
+            fit.
     """
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
@@ -85,8 +84,6 @@ class ProtobufDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reader of messages of one type."""
-
     columns: Columns
     parser: BatchParser
 
@@ -112,7 +109,9 @@ def _reason(error: Exception) -> str:
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the numbers and offsets of messages by their message indexes."""
+    """Return the numbers and offsets of messages by their message indexes. Add reasons for messages without valid
+    indexes to `wrong`.
+    """
     begin = framed.begin.copy()
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
@@ -134,10 +133,7 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """Return the message indexes before a message, and their length in bytes.
-
-    Raises:
-        ValueError: if they are not valid.
+    """Return the message indexes before a message, and their length in bytes. Raises ValueError if they are not valid.
     """
     values: list[int] = []
     offset, required = 0, 1
@@ -158,6 +154,8 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
 
 
 def schema_of(registered: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
-    """Return the decoder for a schema and the reader's. Raises like `ProtobufDecoder`."""
+    """Return the decoder for a schema, with the reader's schema if that is another one. Raises UnusableSchemaError if a
+    schema can't be compiled or has no columns, or the two do not fit.
+    """
     same = reader is None or reader.schema_id == registered.schema_id
     return ProtobufDecoder(file_of(registered), None if same or reader is None else file_of(reader))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 MAIN_FILE = "distcommit-registered.proto"
-"""The one file name that is compiled: no reference may have it."""
+"""The only file name that is compiled. No reference may have it."""
 KNOWN_FILE = "known.descriptors"
 _OUTPUT_FILE = "compiled.descriptors"
 _SOURCE_FOLDER = "source"

@@ -1,8 +1,8 @@
 """Range checks of Google's well-known types, on columns of their numbers.
 
 ptars computes a timestamp from seconds and nanoseconds of any size, and a sum outside the range can look like a valid
-one. Therefore ptars is given a second descriptor, in which these messages are ordinary messages and all other fields
-are omitted.
+one. Therefore these messages are read a second time, by a descriptor in which they are ordinary messages and other
+fields are omitted.
 """
 
 from __future__ import annotations
