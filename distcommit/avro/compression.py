@@ -28,7 +28,6 @@ class TooLargeError(ValueError):
 
 
 def compress(codec: AvroCodec, data: bytes) -> bytes:
-    """Compress a block."""
     match codec:
         case "null":
             return data

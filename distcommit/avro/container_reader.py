@@ -145,7 +145,6 @@ class _Batch:
             data: bytes of the block.
             begin: offset of the first record.
             ends: offset of each record's end.
-            block: number of the block.
             first: index of the first record in the block.
         """
         self.origins.append((len(self.offsets) - 1, block, first))

@@ -29,8 +29,6 @@ def write_table(
     """Write a whole container file in blocks of about 256 KiB of Arrow data.
 
     Args:
-        rows: the records.
-        codec: codec of the blocks.
         metadata: further entries of the header.
         write: called with the file's bytes, part by part.
 

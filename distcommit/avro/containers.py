@@ -48,7 +48,6 @@ class Header:
 
 
 def header_bytes(schema: bytes, codec: str, sync: bytes, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Encode the header of a file."""
     entries = {_SCHEMA: schema, _CODEC: codec.encode()}
     entries |= {key.encode(): value.encode() for key, value in (metadata or {}).items()}
     encoded = b"".join(_encoded_bytes(part) for entry in entries.items() for part in entry)

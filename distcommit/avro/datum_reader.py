@@ -42,7 +42,6 @@ def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
     """Parse a schema.
 
     Args:
-        text: JSON text of the schema.
         referenced: JSON texts of the schemas that it refers to, each after those that it needs itself.
 
     Raises:

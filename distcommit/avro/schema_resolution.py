@@ -88,8 +88,6 @@ class Resolution:
         """Return the decoder for a type.
 
         Args:
-            writer: the type in the writer's schema.
-            reader: the type in the reader's schema.
             path: path of the field, for messages; empty for the schema itself.
 
         Raises:

@@ -26,7 +26,6 @@ def convert_or_bisect(
     With k bad rows among n, `make` is called at most about 2 k log2(n) times.
 
     Args:
-        batch: the input records.
         make: converts a part of the batch. It must fail for a single row only if the row is bad.
         schema: schema of the converted records.
         failures: errors of `make` that mean bad rows; panics of native code always do. Other errors are raised.

@@ -36,8 +36,6 @@ class RecordConverter(Converter):
 
         Args:
             output_schema: the result of `convert_schema`.
-            record: the input record.
-            unit: the work unit that the record belongs to.
 
         Raises:
             RecordError, ValueError: with the rejection reason. Any other error also rejects the record; its type

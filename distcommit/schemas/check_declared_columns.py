@@ -22,7 +22,6 @@ def misfits(schema: pa.Schema, columns: Mapping[str, object], extra: ExtraColumn
     always allowed, so a column of nulls only is compatible.
 
     Args:
-        schema: the schema of records.
         columns: the declared types by column, as in a job file.
         extra: whether the schema may have further columns.
     """

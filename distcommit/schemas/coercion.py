@@ -16,7 +16,6 @@ class SchemaCoercion:
 
     Args:
         targets: the table's columns, with their names in files.
-        batches: the schema of the batches.
 
     Raises:
         ConfigurationError: if the batches lack a column that must have values in the table.

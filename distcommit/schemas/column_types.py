@@ -50,7 +50,6 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
     """Return the Arrow type of a type in a job file.
 
     Args:
-        written: the type, as in the module's examples.
         depth: number of enclosing types.
 
     Raises:

@@ -57,7 +57,6 @@ def compare_schemas(earlier: pa.Schema, later: pa.Schema) -> SchemaComparison:
 
     Args:
         earlier: the common schema of all earlier records.
-        later: the new schema.
     """
     reasons: list[str] = []
     fields = _merged_fields(list(earlier), list(later), "", reasons)

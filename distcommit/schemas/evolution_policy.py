@@ -41,7 +41,6 @@ class EvolutionPolicy(SettingsModel):
         """Return the reason why records of a schema are rejected; empty if they are accepted.
 
         Args:
-            incompatibilities: incompatibilities with earlier schemas.
             schema: short description of the schema; empty for the columns of a batch.
             earlier: short description of the earlier schemas.
 

@@ -40,14 +40,12 @@ class Columns:
         return None if self.may_have_others or UNKNOWN in self.fields.types else self.fields
 
     def may_have(self, name: str) -> bool:
-        """Return whether a column of this name may exist."""
         return name in self.fields.names or (self.may_have_others and name not in self.dropped)
 
     def with_fields(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
         """Return columns with these fields instead.
 
         Args:
-            fields: the columns that exist.
             without: names that no further column can have.
         """
         schema = pa.schema(fields)
@@ -55,7 +53,6 @@ class Columns:
         return Columns(schema, self.may_have_others, dropped)
 
     def with_or_without(self, name: str, keep: bool) -> Columns:
-        """Return the columns, without the column `name` unless `keep`."""
         return self if keep else self.with_fields([field for field in self.fields if field.name != name], [name])
 
 
@@ -70,8 +67,6 @@ def find_column(
     `UNKNOWN`.
 
     Args:
-        columns: the columns of the records.
-        name: the column's name.
         construct: the converter, checker or fork that needs the column, for messages.
         predicate: returns whether the construct accepts a type.
         expected: the accepted types, for messages.
@@ -136,7 +131,6 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
     """Return the columns unchanged after a check of their known names.
 
     Args:
-        columns: the output of a construct.
         construct: the construct, for messages.
         keep: the remedy if there are no columns.
 

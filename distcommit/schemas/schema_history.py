@@ -71,7 +71,6 @@ class SchemaHistory(Generic[SchemaT]):
         stored.
 
         Args:
-            evolution: the policy.
             merge: returns the newest schema merged with the new one; None if nothing must be stored.
         """
         while self.newest is None or evolution != "pin":

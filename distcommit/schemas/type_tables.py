@@ -58,7 +58,6 @@ class TypeTable:
         """Return the Arrow type as which the target stores values of an Arrow type.
 
         Args:
-            kind: the type.
             path: path of the column, for errors.
 
         Raises:
@@ -91,7 +90,6 @@ def replace_types(
     """Replace types within structs, lists and maps. Types of map keys do not change.
 
     Args:
-        kind: the type.
         replace: returns the new type for a type that is not a struct, list or map.
         all_nullable: whether all nested fields become nullable.
     """
@@ -156,7 +154,6 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_extension(kind: pa.DataType) -> bool:
-    """Return whether a type is an extension type."""
     return isinstance(kind, pa.BaseExtensionType)
 
 

@@ -15,9 +15,6 @@ def require_listed(
 
     Args:
         setting: the setting that lists the names, such as `topics`.
-        missing: listed names that do not exist.
-        existing: all names that exist.
-        id: the id of the error, such as SOURCE_TOPIC_MISSING.
         selected: the number of existing names that the job reads.
         todo: how to let this user see an existing name.
     """

@@ -31,8 +31,6 @@ def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanEr
     """Return the error for a watermark column whose greatest value is below the stored position.
 
     Args:
-        urn: the dataset.
-        stored: the stored position.
         end: present end of the column's values; None if there is no value at or after `stored`.
     """
     end_note = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"

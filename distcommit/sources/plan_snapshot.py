@@ -35,8 +35,6 @@ def stored_position(
     """Return the stored position of a dataset with one partition; None if the dataset was never read.
 
     Args:
-        urn: the dataset.
-        state: the dataset's stored state.
         incarnation: required incarnation. A watermark without one, as an operator sets it, is accepted.
         fits: returns whether a position is valid for the incarnation.
 

@@ -87,7 +87,6 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
     Args:
         retried_end: end of the failed range (`SourceState.to_read_again`); None if no range failed.
-        incarnation: incarnation of the column's positions.
         low: the stored position.
         end: end of the values that can be read.
     """

@@ -90,7 +90,6 @@ class Condition(SettingsModel):
         """Return for each row whether the condition is true; null if it is neither true nor false.
 
         Args:
-            batch: the records.
             construct: name of the converter or fork with the condition, for messages.
 
         Raises:

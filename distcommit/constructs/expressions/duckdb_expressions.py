@@ -246,7 +246,6 @@ def _in_brackets(expression: str) -> str:
 
 
 def _parts(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects in a JSON tree."""
     if isinstance(node, dict):
         yield node
     for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

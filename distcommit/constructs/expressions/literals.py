@@ -57,10 +57,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
     """Convert a literal to the type of a column.
 
     Args:
-        value: the literal.
-        kind: the column's plain type.
         construct: name of the converter or fork with the literal, for messages.
-        column: the column's name, for messages.
 
     Raises:
         ConfigurationError: if the type has no equal value. For a column of floats, the value may be rounded.

@@ -90,7 +90,6 @@ class JsonReader:
         no values, or if Arrow's reader cannot read them reliably; then infer fields and call `read`.
 
         Args:
-            values: the values, as in `read`.
             expected: the fields of the schema, followed by the fields whose earlier values were null or empty.
         """
         at_once = None if self._has_map or not len(values) else self._at_once(values, expected)

@@ -87,7 +87,6 @@ def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
     """Return the type that msgspec decodes to, as input of `exact_value`.
 
     Args:
-        kind: the Arrow type.
         exact_floats: whether floating-point numbers stay text until `exact_value`.
 
     Raises:

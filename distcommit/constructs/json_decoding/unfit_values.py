@@ -17,7 +17,6 @@ def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Ra
     """Return why the first unfit value does not fit, with its path and its first bytes; empty if none is found.
 
     Args:
-        text: the record.
         kind: the columns, as fields of a struct.
         reason: returns why a value does not fit a type, or an empty text if it fits.
     """

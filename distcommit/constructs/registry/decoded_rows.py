@@ -38,7 +38,6 @@ class DecodedRows:
 
 
 def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
-    """Return the schema of the last message."""
     return max(decoded, key=lambda decoded_rows: int(decoded_rows.rows[-1])).schema if decoded else None
 
 

@@ -137,7 +137,6 @@ class Registry:
     """Client of a schema registry, which caches answers. Failed requests are repeated at the next call.
 
     Args:
-        settings: address and client settings.
         todo: remedy in error messages.
         answer_s: seconds that a request may take, including the client's own retries.
     """

@@ -329,7 +329,6 @@ class RegistryConverter(
 
 
 def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
-    """Return decoded messages with their rows, without rejected messages."""
     records, rows = decoded.records, framed.rows
     rows = rows if decoded.numbers is None else rows[decoded.numbers]
     if decoded.wrong:

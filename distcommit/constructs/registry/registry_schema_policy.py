@@ -75,10 +75,7 @@ class AdmittedSchemas:
         """Admit a schema and return an empty text, or return the reason why its records are rejected.
 
         Args:
-            schema_id: id of the schema.
-            schema: its columns.
             of: returns the columns of an earlier schema; None if the registry does not have it any more.
-            policy: a policy of `evolve`.
 
         Raises:
             RecordError: if the policy fails the work unit.

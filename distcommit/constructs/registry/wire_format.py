@@ -33,11 +33,9 @@ class Framed:
     """Row of each message in the batch, ascending."""
 
     def only(self, part: slice) -> Framed:
-        """Return some of the messages."""
         return Framed(self.schema_id, self.data, self.begin[part], self.end[part], self.rows[part])
 
     def messages(self) -> pa.Array:
-        """Return the messages as a binary column."""
         offsets = np.empty(2 * len(self.rows), np.int32)
         offsets[0::2], offsets[1::2] = self.begin, self.end
         if not len(offsets):

@@ -132,7 +132,6 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
     """List the files of the owned datasets. Folders that belong to other datasets are not listed.
 
     Args:
-        patterns: the job's patterns.
         named: the dataset of patterns without `{dataset}`.
         owned: returns whether a dataset is owned.
 

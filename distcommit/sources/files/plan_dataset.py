@@ -80,10 +80,6 @@ def plan_dataset(
     the run.
 
     Args:
-        urn: the dataset.
-        stored: its stored watermark.
-        files: all files that exist now.
-        rules: settings of the source.
         retried_end: the end of a range that an earlier run failed to read. The plan then ends with the newest existing
             file of that range. If none exists, this argument is ignored.
     """

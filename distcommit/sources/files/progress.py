@@ -138,7 +138,6 @@ class Progress:
         """Return the unread files by kind. Files at or below the floor are never unread.
 
         Args:
-            files: the files that exist now.
             skipped: entries of unreadable files that were skipped. If such a file has changed, it counts as new.
         """
         read, names = set(self.recent), {entry.name for entry in self.recent}

@@ -18,8 +18,6 @@ def position_problems(
     """Yield one line for each position that is not an offset of an existing partition of the job's datasets.
 
     Args:
-        datasets: positions by dataset and partition.
-        select: the job's topics.
         partitions: existing partitions by topic, as the brokers reported them. Partitions of other topics are accepted.
         by_partition: whether each partition is a dataset.
     """

@@ -189,7 +189,6 @@ class ClientLog:
         return "receive.message.max.bytes" in self.last
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """Log a line (librdkafka's setting `logger`)."""
         logger.log(min(level, logging.INFO), "%s", self._connection.masked(text % values if values else text))
 
 
@@ -230,7 +229,6 @@ class KafkaQueries:
         """Return the offsets of each partition, or the brokers' error for it as text.
 
         Args:
-            names: the partitions.
             start: where reading begins in the partitions of `unseen`.
             unseen: partitions without a stored position.
             read_to: stored positions. If a partition ends at its position, its low offset is not requested. If it ends

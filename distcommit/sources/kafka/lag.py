@@ -32,11 +32,6 @@ def dataset_lags(
     oldest first unread message of the partitions. Messages that do not arrive within `request_timeout_s` are not
     considered; if none arrives, the age is None. It is 0 if all messages were read.
 
-    Args:
-        connection: settings to connect to the brokers.
-        kind: whether a dataset is a topic or a partition.
-        states: the datasets' stored states by URN.
-
     Raises:
         SourceError: if no broker responds in time.
     """

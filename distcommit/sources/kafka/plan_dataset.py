@@ -65,10 +65,7 @@ def plan_dataset(
     topic.
 
     Args:
-        rules: the source's settings.
-        urn: the dataset.
         logs: by partition, its offsets or the brokers' error as text.
-        state: the dataset's stored state.
         topic_id: id of the topic; empty if the cluster has none.
         topic_followed: whether nothing of the dataset was ever published although other datasets of its topic have
             positions.
@@ -270,7 +267,6 @@ def _recreated(
     """Return the error of stored positions that do not fit the topic.
 
     Args:
-        urn: the dataset.
         expected: the stored position or topic id.
         actual: the present position or topic id.
         nearest: the nearest valid positions; empty if the topic has another id.

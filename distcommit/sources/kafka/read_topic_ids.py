@@ -40,7 +40,6 @@ def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, 
     """Return the topic id of each dataset. Datasets with an unknown id are absent, and all if no broker responds.
 
     Args:
-        connection: settings to connect to the brokers.
         topics: the topic by dataset.
     """
     try:

@@ -231,7 +231,6 @@ class KafkaSource(DescribedSource):
 
     @property
     def selection(self) -> TopicSelection:
-        """The topics of the job."""
         return TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
 
     def dataset_of(self, topic: str, partition: str) -> str:

@@ -74,7 +74,6 @@ class Spool:
             yield pa.RecordBatch.from_pydict({"attempt": [attempt.name]})
 
     def index_of(self, attempt: str) -> SpoolIndex:
-        """Read the index of an attempt."""
         return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:

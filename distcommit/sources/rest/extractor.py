@@ -29,7 +29,6 @@ class RestExtractor(Extractor):
     """Extractor of one task attempt. Work units share its connections.
 
     Args:
-        client: the HTTP client.
         lists: the list of each dataset, by URN.
     """
 

@@ -37,13 +37,7 @@ class RecordList:
 
 
 class Pages:
-    """Reader of the pages of one range.
-
-    Args:
-        client: the HTTP client.
-        of: the list.
-        dataset: name of the dataset.
-    """
+    """Reader of the pages of one range of a list."""
 
     def __init__(self, client: RestClient, of: RecordList, dataset: str) -> None:
         self._client, self._list, self._dataset = client, of, dataset
@@ -178,10 +172,6 @@ class RepeatDetector:
     Otherwise they are errors.
 
     Records arrive in ascending order, so that only records with the newest value can repeat.
-
-    Args:
-        dataset: name of the dataset.
-        is_unique: whether values are unique.
     """
 
     def __init__(self, dataset: str, *, is_unique: bool) -> None:

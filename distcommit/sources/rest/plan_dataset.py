@@ -23,9 +23,6 @@ def plan_dataset(
     """Return the plan of one dataset; None if it can't have new records. No request is sent.
 
     Args:
-        urn: the dataset.
-        field: the dataset's watermark field.
-        state: the dataset's stored state.
         retried_end: end of a failed range that is read before newer records. It is ignored unless the field has times,
             because other ranges have no planned end.
         now: the present time, with a zone.
@@ -69,5 +66,4 @@ def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
 
 
 def is_count(position: Position) -> bool:
-    """Return whether a position is a number of records."""
     return type(position) is int and position >= 0

@@ -43,7 +43,6 @@ class Answer:
         """Parse a body.
 
         Args:
-            body: JSON.
             records: dotted path of the list of records; empty if the body is the list.
             next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
 
@@ -60,7 +59,6 @@ class Answer:
         """Return the text or number at a path; empty if it is missing, null or false.
 
         Args:
-            path: names separated by dots.
             or_true: whether `true` is returned as a text, too.
 
         Raises:

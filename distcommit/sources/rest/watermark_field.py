@@ -105,7 +105,6 @@ class WatermarkField(SettingsModel):
         return open_s if open_s > self.lookback else 0
 
     def is_position(self, position: Position | None) -> bool:
-        """Return whether a position is valid for this field."""
         if position is None or isinstance(position, tuple) is not (self.kind is Kind.INTEGER):
             return False
         return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)

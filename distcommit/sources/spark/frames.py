@@ -109,8 +109,6 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
     with the greatest value may follow.
 
     Args:
-        kind: type of the watermark column.
-        parts: the staged rows.
         lookback: seconds for times, a number for integers.
         before: an upper limit of the end, determined before Spark reads: for times the present second, for integers the
             greatest value. Spark's tasks read at different moments, so one task may return a row although another task

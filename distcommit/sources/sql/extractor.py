@@ -30,7 +30,6 @@ class SqlExtractor(Extractor):
 
     Args:
         database: the database. The extractor connects at its first work unit.
-        tables: tables and queries with their rules.
         batch_rows: rows of a batch; more if more rows have one value of the watermark column.
     """
 

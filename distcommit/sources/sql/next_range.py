@@ -87,9 +87,6 @@ def plan_table(
     The plan is None if the table has no new rows; the second value is None if no rows are left.
 
     Args:
-        connection: a connection in a transaction.
-        table: the table.
-        state: the dataset's stored state.
         retried_end: end of a failed range that is read before newer rows; ignored if none of its rows exists any more.
         from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
             that is empty, so that its position is stored.
@@ -165,10 +162,6 @@ def _count(
     exists.
 
     Args:
-        connection: a connection in a transaction.
-        table: the table.
-        low: begin of the range.
-        high: end of the range, exclusive.
         greatest: greatest value of the column; None if it was not queried or does not exist.
     """
     has_above = greatest is None or at_or_past(greatest, high)

@@ -185,6 +185,5 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raise TransientError if the server can't be reached."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

@@ -74,10 +74,6 @@ class Query:
     def of(cls, text: str, dialect: str) -> Query:
         """Parse a query.
 
-        Args:
-            text: SQL of the dialect.
-            dialect: `postgresql`, `mysql` or `sqlite`.
-
         Raises:
             ValueError: if the text does not begin with SELECT or WITH, or has several statements, a placeholder, or an
                 unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message begins with a
@@ -122,10 +118,6 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
 def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
     """Yield schema and name of each table that a query names after FROM and JOIN. The schema is empty if the query
     names none.
-
-    Args:
-        text: a query that `Query.of` accepts.
-        dialect: `postgresql`, `mysql` or `sqlite`.
     """
     levels, parts, is_awaited, before = [_Level()], [""], False, ""
     for token in [*_tokens(text, dialect), None]:

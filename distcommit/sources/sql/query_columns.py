@@ -77,8 +77,6 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
 
     Args:
         connection: a connection in a transaction that is rolled back.
-        name: name of the query.
-        rules: rules with the query.
 
     Raises:
         SourceError: if the query has two columns with one name.

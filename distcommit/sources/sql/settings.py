@@ -273,7 +273,6 @@ class SqlSource(DescribedSource):
 
     @cached_property
     def selection(self) -> Tables:
-        """The selected tables and queries with their rules."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         to_newest = self.times_end == "newest"
         rules = TableRules(self.watermark, lookback, to_newest=to_newest)

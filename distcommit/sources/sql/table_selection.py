@@ -79,7 +79,6 @@ class Tables:
 
     @property
     def queries(self) -> Sequence[str]:
-        """Names of the queries."""
         return [name for name, rules in self.overrides.items() if rules.query is not None]
 
     def rules_of(self, table: str) -> TableRules:
@@ -98,9 +97,7 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
 
     Args:
         target: the table that a sink writes to.
-        url: URL of the database that is read.
         schema: schema of the source's tables; None for the connection's own.
-        selection: the selected tables and queries.
     """
     its_schema, _, table = target.name.rpartition(".")
     if target.kind != "table" or not target.is_in(database_address(url)):
@@ -124,12 +121,7 @@ def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
 
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
-    """Yield the problems of positions that no kind of column can have.
-
-    Args:
-        datasets: positions by dataset and partition.
-        tables: the selected tables and queries.
-    """
+    """Yield the problems of positions that no kind of column can have."""
     for urn, positions in datasets.items():
         if urn not in tables:
             yield f"{urn!r} is no table or query of this job (see source.tables, table_patterns, exclude and queries)"

@@ -175,7 +175,6 @@ def _head(size: int) -> bytes:
 
 
 def _split(framed: bytes) -> list[bytes]:
-    """Return the messages of an envelope."""
     messages: list[bytes] = []
     at = 0
     while at < len(framed):

@@ -50,7 +50,6 @@ def is_date(year: Any, month: Any, day: Any) -> Any:
 
 
 def is_time(hours: Any, minutes: Any, seconds: Any, nanos: Any) -> Any:
-    """Return whether a time is within a day."""
     is_minute = (hours >= 0) & (hours < 24) & (minutes >= 0) & (minutes < 60)
     return is_minute & (seconds >= 0) & (seconds < 60) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
@@ -142,7 +141,6 @@ class MessageParser:
     """Parser of messages of one type.
 
     Args:
-        source: the type.
         widths: number of columns by message type.
         pinned_schema: comparison with the type that messages were written as; None if that is `source`.
     """
@@ -258,7 +256,6 @@ def _messages(parsed: Any, field: FieldDescriptor) -> list[Any]:
 
 
 def message_of(field: FieldDescriptor) -> Descriptor | None:
-    """Return the message type of a field's values."""
     if is_map(field):
         return message_of(field.message_type.fields_by_name["value"])
     return field.message_type

@@ -46,7 +46,6 @@ class Ranges:
     """Range checks of all timestamps, durations, dates and times of day in messages of one type.
 
     Args:
-        source: the type.
         types: the checked types in it, and the types that contain them.
     """
 
