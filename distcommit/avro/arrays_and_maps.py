@@ -56,8 +56,8 @@ def read_items(
 def _walked(datums: Datums, active: Integers, items_left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
     """Yield the remaining items of the active datums in groups, each item with the index of its datum.
 
-    After the last group, each datum's position is behind its array. If an item is faulty, its datum gets the fault, and
-    no more items of that datum are read.
+    After the last group, each datum's position is behind its array. A datum with a faulty item gets the fault, and no
+    more of its items are read.
     """
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():

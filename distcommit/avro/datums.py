@@ -1,8 +1,8 @@
 """Decoder of the Avro datums of a batch in lockstep: each read decodes the next value of every datum at once.
 
-Avro's encoding has no offsets of fields, so a datum must be read from its start. NumPy reads all datums of a batch
-together, one value at a time, without work for each record. Decoders of single datums are 15 times slower. A faulty
-datum does not affect others, and a datum that ends too early or too late is always detected.
+Avro's encoding has no offsets of fields, so a datum must be read from its start. NumPy reads one value of all datums
+together, which is 15 times as fast as decoding single datums. A faulty datum does not affect others, and a datum that
+ends too early or too late is always detected.
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """

@@ -28,7 +28,7 @@ def convert_or_bisect(
     Args:
         make: converts a part of the batch. It must fail for a single row only if the row is bad.
         schema: schema of the converted records.
-        failures: errors of `make` that mean bad rows; panics of native code always do. Other errors are raised.
+        failures: errors of `make` that mean bad rows, besides panics of native code. Other errors are raised.
         reason: returns the rejection reason of an error and a row.
         cut: the first row that may be bad, if known. The batch is first split there.
     """

@@ -38,8 +38,8 @@ class RecordConverter(Converter):
             output_schema: the result of `convert_schema`.
 
         Raises:
-            RecordError, ValueError: with the rejection reason. Any other error also rejects the record; its type
-                precedes its text in the reason.
+            RecordError, ValueError: with the rejection reason. Any other error that is not a DistcommitError also
+                rejects the record; its type precedes its text in the reason.
         """
 
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:

@@ -48,15 +48,12 @@ class SchemaComparison:
 
 
 def compare_schemas(earlier: pa.Schema, later: pa.Schema) -> SchemaComparison:
-    """Compare a new schema with the earlier ones.
+    """Compare a new schema with the common schema of all earlier records.
 
     Two schemas are compatible if files of both can be read with a common schema without loss. A column of only one
     schema must be nullable. The types of a common column must be equal, or one must be wider; `float64` is also wider
     than an integer of at most 32 bits. The order of the schemas does not matter, so an older producer may run beside a
     newer one. Lists, maps and structs are compared by their contents, dictionaries by their values.
-
-    Args:
-        earlier: the common schema of all earlier records.
     """
     reasons: list[str] = []
     fields = _merged_fields(list(earlier), list(later), "", reasons)

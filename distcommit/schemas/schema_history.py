@@ -23,8 +23,7 @@ class SchemaHistory(Generic[SchemaT]):
     """The schemas of one dataset and converter. Not picklable.
 
     A schema is stored before a record with it is accepted, so that all tasks of the run find it. The newest schema
-    contains the earlier ones and is used alone. If two tasks store a schema at the same time, the second task uses the
-    schema of the first.
+    contains the earlier ones. If two tasks store a schema at the same time, the second uses the schema of the first.
 
     Attributes:
         decode: returns a schema from its stored form.

@@ -1,7 +1,7 @@
 """Limits on nested types and wide schemas, for every source, format and sink.
 
-A schema of 1 kB can refer to each of its types several times and so expand to millions of columns. Columns are counted
-during the expansion, before anything of that size exists in memory.
+A schema of 1 kB can expand to millions of columns, because it can refer to each of its types several times. Columns are
+counted during the expansion, before anything of that size exists in memory.
 """
 
 from __future__ import annotations

@@ -136,13 +136,13 @@ class JsonReader:
         """Read all values by Arrow's reader. Return None if its result might differ from the decoder's, or if there is
         a field outside `expected` (unless it is None).
 
-        Arrow's reader ignores line breaks between objects. Nevertheless each line is exactly one object. A line break
-        within a string makes the reader fail, so every value, which begins with `{` and ends with `}`, ends outside of
-        strings. An object left open would continue with `{` after `}`, which makes the reader fail. So each value
-        contains at least one object, and the number of objects is compared with the number of values.
+        Arrow's reader ignores line breaks between objects. Nevertheless each line is one object. A line break within a
+        string makes the reader fail, so every value, which begins with `{` and ends with `}`, ends outside of strings.
+        An object left open would continue with `{` after `}`, which makes the reader fail, too. So each value contains
+        at least one object, and it is sufficient to compare the numbers of objects and values.
 
-        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, there are no ignored fields
-        that could contain `NaN` or deep nesting, so the text need not be searched.
+        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, no ignored field can contain
+        `NaN` or deep nesting.
         """
         try:
             texts, text = _joined(values)
@@ -287,7 +287,7 @@ def _contains(text: pa.Buffer, requested: bytes) -> bool:
 
 
 def _has(part: npt.NDArray[np.uint8], requested: bytes) -> bool:
-    """Return whether the bytes contain a text. Ten times as fast as `in` if the first letter of the text is rare."""
+    """Return whether the bytes contain a text. Faster than `in` if the first letter of the text is rare."""
     positions = np.flatnonzero(part[: len(part) - len(requested) + 1] == requested[0])
     for index, letter in enumerate(requested[1:], 1):
         positions = positions[part[positions + index] == letter]
@@ -306,10 +306,8 @@ def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast the result of Arrow's reader to the type of the column.
-
-    Raises:
-        _MightDifferError, pa.ArrowInvalid: if the decoder's result might differ.
+    """Cast the result of Arrow's reader to the type of the column. Raises _MightDifferError or pa.ArrowInvalid if the
+    decoder's result might differ.
     """
     if pa.types.is_struct(kind):
         below = [_typed(array.field(index), f.type) for index, f in enumerate(kind)]

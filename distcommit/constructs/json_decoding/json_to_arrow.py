@@ -51,11 +51,8 @@ def _json_text(value: msgspec.Raw) -> str | None:
 
 
 def _exact_float(value: msgspec.Raw) -> float | None:
-    """Return a number.
-
-    Raises:
-        msgspec.DecodeError: if the value is not a number.
-        ValueError: if float64 can't represent all of its digits.
+    """Return a number. Raises msgspec.DecodeError if the value is not a number, ValueError if float64 can't represent
+    all of its digits.
     """
     number: float | None = _FLOATS.decode(value)
     if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):

@@ -250,7 +250,7 @@ class RegistryConverter(
 
     def _decoder(self, schema_id: int) -> Decoder | str:
         """Return the decoder of a schema's messages, or the reason why there is none. Raises RecordError if the
-        registry does not have too many of the work unit's schemas.
+        registry lacks too many schema ids of the work unit.
         """
         state, reader = self._state, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0

@@ -163,11 +163,8 @@ class FilesExtraction(Extraction):
         return held if size <= _HELD_BYTES else self._batches(file)
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows without the columns that the source adds.
-
-        Raises:
-            UnreadableFileError: if the contents are unreadable.
-            SourceError: if the storage fails.
+        """Yield a file's rows without the columns that the source adds. Raises UnreadableFileError if the contents are
+        unreadable, SourceError if the storage fails.
         """
         extractor, row, guard = self._extractor, 0, None
         is_compressed = file.path.endswith(".gz")

@@ -1,9 +1,9 @@
 """Progress in a dataset's files, stored as one watermark position of bounded size.
 
-Files are read in order of their modification times, and files of equal times in order of the hashes of their names. A
-position names the newest files that were read. All files at or below a bound, the `floor`, count as read. A file above
-the floor is read even if it arrives after newer ones. Positions are ordered by the number of files read, then by the
-number of rows read of the next file.
+Files are read in order of their modification times, or of the hashes of their names if these are equal. A position
+names the newest files that were read. All files at or below a bound, the `floor`, count as read. A file above the floor
+is read even if it arrives after newer ones. Positions are ordered by the number of files read, then by the number of
+rows read of the next file.
 """
 
 from __future__ import annotations

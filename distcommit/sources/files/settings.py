@@ -197,8 +197,8 @@ class FilesSource(DescribedSource):
 
     @property
     def _own_folders(self) -> list[str]:
-        """Return the folders of patterns that differ only in their folders, relative to their common folder.
-        Positions name a file by its pattern's index, so the order of these folders must not change.
+        """Return the folders of patterns that differ only in their folders, relative to their common folder. Their
+        order must not change, because positions name a file by its pattern's index.
         """
         patterns = self._patterns()
         times = Counter(map(str, patterns))

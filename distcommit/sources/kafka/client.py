@@ -57,10 +57,8 @@ class KafkaConnection:
     request_timeout_s: float
 
     def masked(self, text: str) -> str:
-        """Return `text` with the values of `client` masked.
-
-        Names of protocols and mechanisms stay, because an error is hard to understand without them. Values of settings
-        that are not secret by their names are masked only if they have 4 or more characters.
+        """Return `text` with the values of `client` masked, except names of protocols and mechanisms. Values of
+        settings that are not secret by their names are masked only if they have 4 or more characters.
         """
         supplied = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in supplied.items() if len(value) > 3 or _SECRET_KEY.search(key)]

@@ -1,9 +1,9 @@
 """Extractor of Kafka work units, with one consumer per task attempt.
 
-The partitions of several small work units are assigned together, as a *window*, because each change of the assignment
-costs more than reading a few records. A large work unit has a window of its own. Once all messages of a window have
-arrived, the assignment is cleared, because librdkafka would continue to fetch. Once half of them were yielded, the next
-window is assigned, so that it arrives meanwhile.
+Each change of the assignment costs more than reading a few records. Therefore the partitions of several small work
+units are assigned together, as a *window*. A large work unit has a window of its own. Once half of a window's messages
+were yielded, the next one is assigned, so that it arrives meanwhile. Until then nothing is assigned if all messages
+have arrived, because librdkafka would continue to fetch.
 """
 
 from __future__ import annotations
@@ -203,9 +203,6 @@ class KafkaExtractor(Extractor):
             self._assign_nothing()
 
     def _sort(self, messages: Sequence[Message]) -> bool:
-        """Sort messages into the buffers, and stop fetching partitions that are complete. Return whether any range
-        became shorter.
-        """
         progress, beyond = self._arrivals.sort(messages), self._arrivals.beyond
         if ended := beyond & self._assigned:
             self._assigned -= ended

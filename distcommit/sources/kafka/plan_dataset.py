@@ -103,8 +103,8 @@ def _begins(
     *,
     topic_followed: bool,
 ) -> tuple[dict[str, Position], list[SkippedRange], list[Range]]:
-    """Return the first positions of partitions without a stored position, the lost ranges, and the ranges to read.
-    Partitions with expired records are absent with `expired_offsets: skip`.
+    """Return the first positions of partitions without a stored one, the lost ranges, and the ranges to read. With
+    `expired_offsets: skip`, partitions with lost records are absent.
     """
     stored = stored_positions(state)
     planned_low = state.watermark if state is not None else None
@@ -270,8 +270,7 @@ def _recreated(
         expected: the stored position or topic id.
         actual: the present position or topic id.
         nearest: the nearest valid positions; empty if the topic has another id.
-        same: whether the topic id proves that the topic is the same one. Otherwise only an operator can choose
-            positions that skip no record.
+        same: whether the topic id proves that it is the same topic. Otherwise only an operator can choose positions.
     """
     remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""

@@ -167,7 +167,7 @@ class KafkaSource(DescribedSource):
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plan owned, idle datasets that have new records, with one metadata request for all topics.
 
-        A problem of one topic is reported, and other topics are planned. A deleted topic that matched a pattern keeps
+        A problem of one topic is yielded, and other topics are planned. A deleted topic that matched a pattern keeps
         its watermark and is skipped. A recreated topic is a problem, because its offsets refer to other records.
 
         Raises:

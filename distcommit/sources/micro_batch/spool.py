@@ -1,8 +1,8 @@
-"""The spool: files with the rows of one micro-batch.
+"""Files with the rows of one micro-batch, the *spool*.
 
-Spark passes a micro-batch as a DataFrame. The tasks that compute it write its rows to the spool. The tasks of a run
-read the spool, because the datasets are known only once the micro-batch was computed. If Spark starts a task twice,
-both attempts write. Spark returns the name of one of them to the driver, and only its files are read.
+The datasets of a micro-batch are known only once Spark has computed it. Therefore the tasks that compute it write its
+rows to the spool, and the tasks of a run read them. If Spark starts a task twice, both attempts write. Spark returns
+the name of one of them to the driver, and only its files are read.
 """
 
 from __future__ import annotations

@@ -110,7 +110,6 @@ def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
 
 
 def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes | msgspec.Raw | None]:
-    """Return the names of an object's fields, and the JSON of the field `name`; None if the object does not have it."""
     try:
         fields = _OBJECT.decode(json)
     except msgspec.ValidationError:

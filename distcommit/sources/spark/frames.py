@@ -110,9 +110,8 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
 
     Args:
         lookback: seconds for times, a number for integers.
-        before: an upper limit of the end, determined before Spark reads: for times the present second, for integers the
-            greatest value. Spark's tasks read at different moments, so one task may return a row although another task
-            has missed an earlier row.
+        before: upper limit of the end, determined before Spark reads: the present second for times, the greatest value
+            for integers. Spark's tasks read at different moments: one may return a row, another miss an earlier one.
     """
     newest = [part.newest for part in parts if part.newest is not None]
     if not newest or before is None:

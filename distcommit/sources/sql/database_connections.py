@@ -168,10 +168,8 @@ class Database:
 
 
 def _settings(dialect: str) -> list[str]:
-    """Return the statements that begin a connection.
-
-    They set times to UTC, limit the wait for a lock, so that a locked table fails only its own work unit, and make
-    transactions read-only.
+    """Return the statements that begin a connection. They set times to UTC, make transactions read-only, and limit the
+    wait for a lock, so that a locked table fails only its own work unit.
     """
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"

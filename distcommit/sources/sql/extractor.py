@@ -118,7 +118,7 @@ class SqlExtraction(Extraction):
         return batch
 
     def _positions(self, table: Table, rows: Sequence[Sequence[Any]]) -> list[Position]:
-        """Return the positions of rows. Raises SourceError, which names the row, if a value can't be a position."""
+        """Return the positions of rows. Raises SourceError if a value can't be a position."""
         positions = list[Position]()
         for row in rows:
             try:
@@ -187,10 +187,8 @@ class WholeExtraction(Extraction):
 
 
 def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: WorkUnit) -> pa.RecordBatch:
-    """Convert rows to a batch. Values behind the table's columns are dropped.
-
-    Raises:
-        SourceError: if a value does not fit its column. The error names the table, the column, the value and the row.
+    """Convert rows to a batch, without values behind the table's columns. Raises SourceError, which names column and
+    row, if a value does not fit its column.
     """
     columns = table.columns
     values = list(zip(*rows, strict=True))[: len(columns)]

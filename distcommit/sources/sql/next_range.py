@@ -157,9 +157,8 @@ def _count(
 ) -> _Counts:
     """Count the rows of [low, high) and the rows at or above `high`.
 
-    The rows above are counted in a bounded query if the column has an index. Otherwise they are counted in the query
-    that counts the range. If there is no such query, one row is reported as a minimum if `greatest` proves that it
-    exists.
+    If the column has an index, the rows above are counted in a bounded query, otherwise with those of the range. If the
+    range is empty then, the number above is a minimum: 1 if `greatest` proves that a row exists.
 
     Args:
         greatest: greatest value of the column; None if it was not queried or does not exist.
@@ -190,7 +189,7 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """Split a range into consecutive work units. A work unit begins with the first row of its lowest value."""
+    """Split a range into consecutive work units. Rows with one value are in one work unit."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
@@ -218,11 +217,8 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
 def _end(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> tuple[Position, Position | None]:
-    """Return the end of the range that may be read now, and the greatest value of the column if it was queried.
-
-    Raises:
-        PlanError: if the greatest value of a column of integers or text is below the stored position.
-        SourceError: if the column is no longer unique, or a column of text has a lookback.
+    """Return the end of the range that may be read now, and the greatest value of the column if it was queried. Raises
+    the errors of `plan_table` about integers and text.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:

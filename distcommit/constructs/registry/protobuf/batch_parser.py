@@ -1,9 +1,9 @@
 """Parser of many Protobuf messages at once, which returns each in its canonical encoding.
 
-An envelope is a message with one repeated field of the messages' type. The unchanged messages are put into it, each
-after its length, and the official parser parses and serializes all of them together. The length limits each message, so
-that a damaged message cannot change the next one. Messages that may have to be rejected are parsed one by one, and so
-are all messages of an envelope that the official parser rejects.
+An envelope is a message with one repeated field of the messages' type. The messages are put into it, each after its
+length, and the official parser parses and serializes all of them together. Because of the lengths, a damaged message
+cannot change the next one. Messages that may have to be rejected are parsed one by one, and so are all messages of an
+envelope that the official parser rejects.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Texts and names come from a registry and are not trusted: they must only be compiled. The process imports from the
 parent's import path alone, never from its working folder. It inherits no secrets in its environment. Its time and
-memory are bounded. Each text is compiled alone under one fixed file name. Texts that were compiled before are passed on
-as descriptors, so that no name from a registry becomes a path, a module or an argument.
+memory are bounded. Each text is compiled alone under one fixed file name, with descriptors of the texts before it. So
+no name from a registry becomes a path, a module or an argument.
 """
 
 from __future__ import annotations
