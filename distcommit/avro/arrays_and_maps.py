@@ -25,7 +25,6 @@ def read_items(
 
     The first items of all datums are read together, then the second items, and so on. Once few datums have items left,
     `skip` separates these items, and they are read together. Therefore the time does not depend on the longest array.
-    An item takes at least a byte, so a datum cannot have more items than bytes.
     """
     items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
     chunks: list[pa.Array] = [empty]

@@ -17,7 +17,7 @@ UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
 class Columns:
     """The columns of records, as far as they are known before the first record.
 
-    All columns are known if the records have a schema. After a converter whose output depends on the records, only some
+    They are all known if the records have a schema. After a converter whose output depends on the records, only some
     names and types are known, or none.
 
     Attributes:
@@ -128,14 +128,12 @@ def _in_words(columns: Columns) -> str:
 
 
 def check_unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
-    """Return the columns unchanged after a check of their known names.
+    """Return the columns unchanged. Raises ConfigurationError if two known columns have one name, or there are no
+    columns.
 
     Args:
         construct: the construct, for messages.
         keep: the remedy if there are no columns.
-
-    Raises:
-        ConfigurationError: if two columns have one name, or there are no columns.
     """
     names = columns.fields.names
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -15,8 +15,8 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 
 MOST_LEVELS = 96
-"""Maximum depth as Parquet counts levels: one for a struct, two for a list or a map. Files with slightly more levels
-can be written but not read. Other formats support fewer levels, or hardly more.
+"""Maximum depth as Parquet counts levels: one for a struct, two for a list or a map. Deeper files can be written but
+not read.
 """
 MAX_NESTING = 64
 """Maximum depth of records, arrays and maps in a schema of a registry or an Avro file."""

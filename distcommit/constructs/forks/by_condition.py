@@ -29,10 +29,8 @@ class ByCondition(ForkOperatorSettings):
         return frozenset(self.when)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Check that the branch's condition can be answered for records of the schema, and accept them.
-
-        Raises:
-            ConfigurationError: if a column of the condition is missing, or can't be compared with its value.
+        """Return True. Raises ConfigurationError if a column of the branch's condition is missing, or can't be compared
+        with its value.
         """
         if branch in self.when:
             self.when[branch].check_schema(schema, self.type)

@@ -128,13 +128,11 @@ class _Types:
 
 
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
-    """Require that messages with the writer's columns can be read with the reader's columns.
+    """Raise UnusableSchemaError, which names the field, if messages with the writer's columns can't be read with the
+    reader's.
 
     A field of both schemas must have the same type in both, or be an integer that is read as a number. The writer's
     schema must have each field in `required`.
-
-    Raises:
-        UnusableSchemaError: if the messages cannot be read; the text names the field.
     """
     for item in reader:
         index = writer.get_field_index(item.name)

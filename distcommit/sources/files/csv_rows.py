@@ -19,9 +19,8 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""Added column with the bytes of unreadable rows. It is null in readable rows, and absent from batches without
-unreadable rows. In an unreadable row all columns of the file are null. Columns of CSV files are text, so its binary
-type identifies this column.
+"""Added column with the bytes of unreadable rows, whose other columns are null. It is null in readable rows, and absent
+from batches without unreadable ones. Its binary type identifies it, because columns of CSV are text.
 """
 UNPARSED_LINE = pa.field("_unparsed_line", pa.int64())
 """Added column before `UNPARSED`: the line, from 1, at which an unreadable row begins. Rows and lines differ, because

@@ -20,7 +20,7 @@ OUTCOMES: dict[OnUnreadableFile, str] = {
     "skip": "skipped, not published",
     "divert": "put into the error branch, not published",
 }
-"""The outcome of unreadable files, by `source.on_unreadable_file`."""
+"""The outcome of unreadable files, by `source.on_unreadable_file`, for the report."""
 UNREADABLE = pa.field("_unreadable", pa.large_string())
 """Column of the record that replaces a diverted file, with the reason. No file has a column of this name and type."""
 MAX_NAMED_FILES = 100

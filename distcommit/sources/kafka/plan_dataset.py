@@ -194,10 +194,9 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
 
 
 def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
-    """Divide `limit` fairly among demands (max-min fairness), and return the share of each; with 0, the demands.
+    """Divide `limit` fairly among demands (max-min fairness), and return the share of each; with limit 0, the demands.
 
-    A demand below the equal share is met in full, and larger ones divide the remainder. If `limit` is below the number
-    of demands, the largest demands get 1 each, so that no demand waits forever.
+    If `limit` is below the number of demands, the largest ones get 1 each, so that no demand waits forever.
     """
     shares = list(sizes)
     if limit and sum(sizes) > limit:

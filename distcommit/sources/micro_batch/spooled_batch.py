@@ -112,7 +112,7 @@ class _SpoolExtractor(Extractor):
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Split a batch that is sorted by dataset. Yield each dataset with its rows."""
+    """Yield each dataset of a batch that is sorted by dataset, with its rows."""
     coded = batch.column(column).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]

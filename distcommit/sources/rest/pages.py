@@ -97,7 +97,6 @@ class Pages:
         )
 
     def _require_full(self, answer: Answer, required: int | None) -> None:
-        """Raise SourceError if a page has records, but fewer than `required`."""
         if required is None or not answer.records or len(answer.records) >= required:
             return
         raise SourceError(

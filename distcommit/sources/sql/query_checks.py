@@ -76,8 +76,8 @@ class Query:
 
         Raises:
             ValueError: if the text does not begin with SELECT or WITH, or has several statements, a placeholder, or an
-                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message begins with a
-                verb: the caller adds the setting as its subject.
+                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no
+                subject: the caller adds the setting.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -96,7 +96,7 @@ def check_condition(text: str, dialect: str) -> None:
 
     Raises:
         ValueError: if the text has only comments or spaces, or has several statements, a placeholder, or an unclosed
-            quote, comment or bracket; for MySQL also if it locks or writes rows. The message begins with a verb.
+            quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no subject.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:

@@ -141,8 +141,8 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """Return columns by a temporary view, which has the declared types of the tables' columns. For computed columns use
-    an empty temporary table, which has the types of CAST. Both end with the transaction.
+    """Return columns of a temporary view, which has the declared types of the tables' columns. Types of computed
+    columns are those of CAST, from an empty temporary table. Both end with the transaction.
     """
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
