@@ -113,7 +113,7 @@ class Parse(InferringConverter):
 
 
 def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
-    """Yield a note for each column that is text because of a few values among numbers. It shows the first such value."""
+    """Yield a note for each column that is text because of a few values among numbers, with the first of them."""
     for name in texts:
         row = forms.first_word(batch.column(name))
         if row is None:

@@ -26,13 +26,13 @@ def is_comparable(kind: pa.DataType) -> bool:
 
 
 def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
-    """Return a column in its plain type. Raises ConfigurationError if it is missing, or its values can't be compared."""
+    """Return a column in its plain type. Raises ConfigurationError if it is missing or can't be compared."""
     check_comparable(batch.schema, name, construct)
     return as_plain(batch.column(name))
 
 
 def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
-    """Return the plain type of a column. Raises ConfigurationError if it is missing, or its values can't be compared."""
+    """Return the plain type of a column. Raises ConfigurationError if it is missing or can't be compared."""
     field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)
 
@@ -75,7 +75,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Convert literals to an array of a column's type. Raises ConfigurationError if the type has no value equal to one."""
+    """Convert literals to an array of a column's type. Raises ConfigurationError if it has no equal value for one."""
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 

@@ -238,7 +238,7 @@ class KafkaSource(DescribedSource):
         return topic if self.dataset == "topic" else f"{topic}@{partition}"
 
     def connection(self) -> KafkaConnection:
-        """Return the settings to connect to the brokers. Raises ConfigurationError if a `${file:PATH}` is unreadable."""
+        """Return the settings to connect to the brokers. Raises ConfigurationError if a secret file is unreadable."""
         from distcommit.sources.kafka.client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}

@@ -52,11 +52,11 @@ class _Paging(SettingsModel):
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return how many records a page must have; None if its number is valid. `is_last`: whether no records follow."""
+        """Return how many records a page must have; None if their number is valid. `is_last`: no records follow."""
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return how many records a page that is not empty must have by the total of the list; None for no requirement."""
+        """Return how many records a page with records must have by the list's total; None for no requirement."""
         return None
 
 

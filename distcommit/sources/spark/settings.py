@@ -142,7 +142,7 @@ class SparkSource(DescribedSource):
         raise _not_staged()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return none, so that a position which an operator sets applies to the column and the reader of the job file."""
+        """Return none, so that positions set by an operator apply to the column and the reader of the job file."""
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

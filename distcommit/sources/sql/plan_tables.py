@@ -175,7 +175,7 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables together. If the database rejects that, return nothing, and the tables are described one by one."""
+    """Describe tables together. If the database rejects that, return nothing; they are then described one by one."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)

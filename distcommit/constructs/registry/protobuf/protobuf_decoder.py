@@ -133,7 +133,7 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """Return the message indexes before a message, and their length in bytes. Raises ValueError if they are not valid."""
+    """Return the message indexes before a message, and their length in bytes. Raises ValueError for invalid ones."""
     values: list[int] = []
     offset, required = 0, 1
     while len(values) < required:
