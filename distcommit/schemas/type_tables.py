@@ -123,7 +123,7 @@ def inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return a type that all Arrow functions accept. Extensions, dictionaries and run-end encodings become the type of
-    their values, views the type without views, and float16 float32.
+    their values, views become string or binary, and float16 becomes float32.
     """
     if is_extension(kind):
         return plain_type(kind.storage_type)

@@ -35,7 +35,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
     rows also have the columns `csv_rows.UNPARSED_LINE` and `csv_rows.UNPARSED`.
 
     Raises:
-        Exception: of any class, if the file is damaged, or compressed although `is_compressed` is false.
+        Exception: of any class, if the file is damaged or not compressed as `is_compressed` says.
     """
     match format_:
         case "jsonl":

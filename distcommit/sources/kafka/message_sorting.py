@@ -130,8 +130,8 @@ class Arrivals:
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _add_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Add consecutive messages of one partition and return their number. If one is an event or has an unexpected
-        offset, add none and return 0.
+        """Add messages of one partition up to the end of its range, and return their number. If one is an event or does
+        not have the next offset, add none and return 0.
         """
         expected = self.ranges.get(name)
         if expected is None or any(map(Message.error, run)):

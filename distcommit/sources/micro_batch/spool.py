@@ -41,7 +41,7 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 class Spool:
     """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
 
-    Each task attempt writes one file for each Spark partition of the run that plans one of its datasets.
+    Each task attempt writes one file for each Spark partition of the run that plans one of the datasets in its rows.
 
     Attributes:
         fs: the file system.

@@ -118,8 +118,8 @@ class WatermarkField(SettingsModel):
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
         """Return the position below which no record is missing.
 
-        Records with the newest value may still be added; for integers, also lower ones within the lookback. Times are
-        different: their planned end already is before the lookback.
+        Records with the newest value may still be added; for integers, also lower ones within the lookback. For times,
+        the planned end is already lower by the lookback.
 
         Args:
             newest: greatest position that was read.

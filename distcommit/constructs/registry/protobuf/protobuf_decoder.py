@@ -43,8 +43,8 @@ class ProtobufDecoder:
     """Decoder of the messages of a file. Each is read as the type that it names, in the reader's file if there is one.
 
     Raises:
-        UnusableSchemaError: by the constructor, if the first message type has no columns, or the two schemas do not
-            fit.
+        UnusableSchemaError: by the constructor, if the first message type is missing or has no columns, or if the two
+            schemas do not fit.
     """
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
