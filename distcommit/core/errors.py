@@ -317,7 +317,8 @@ class CorruptError(DistcommitError):
 
 
 class StaleStoreError(CorruptError):
-    """The store is older than the published output, or belongs to another output. No run starts on it."""
+    """Store and output do not belong together: one is older than the other, or belongs to another one. No run begins.
+    """
 
     id = "STORE_OUTPUT_MISMATCH"
 
@@ -351,7 +352,7 @@ class LostError(DistcommitError):
 
 
 class SourceUnavailableError(TransientError):
-    """The source as a whole is unreachable. Nothing was planned, and pending commits are replayed."""
+    """The source as a whole could not be planned. Nothing is read, and pending commits are replayed."""
 
     id = "SOURCE_UNAVAILABLE"
 

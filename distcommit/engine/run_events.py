@@ -17,7 +17,7 @@ from distcommit.core.records.run_reasons import Reasons
 
 
 class RunBegan(msgspec.Struct, frozen=True):
-    """The run has its epoch."""
+    """The run has begun and has its epoch."""
 
     run_id: str
     """The run's id."""

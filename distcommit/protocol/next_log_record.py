@@ -241,7 +241,7 @@ def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> H
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: start the move to `generation`. No other record is valid until the move has finished."""
+    """In the job log: start the move to `generation`. Until it has finished, no CUT and no HEADS is valid."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 

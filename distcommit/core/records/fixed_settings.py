@@ -1,6 +1,4 @@
-"""Fixed settings: they give stored state its meaning, so a store with committed state accepts only the recorded
-values.
-"""
+"""Fixed settings: settings that give stored state its meaning."""
 
 from __future__ import annotations
 

@@ -92,7 +92,8 @@ class BucketCommitter:
     def commit_ready(self, *, ended: bool) -> BatchedWork[None]:
         """Seal the datasets that are complete. Then execute, close and clean up the sequences sealed here.
 
-        With at-least-once, complete datasets are published first, then sealed and closed by one record.
+        A job that publishes all datasets or none only seals. With at-least-once, complete datasets are published
+        first, then sealed and closed by one record.
 
         Args:
             ended: whether ingest had ended before this call. If so, missing attempts count as failed, and the committer
@@ -147,8 +148,8 @@ class BucketCommitter:
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count the outcomes on which the decision of an all-or-none job depends, and return them as rows. Call it
-        after the drain.
+        """Count the outcomes on which the decision of an all-or-none job depends, after the drain. Return them as
+        rows.
         """
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
@@ -161,7 +162,6 @@ class BucketCommitter:
     # -- sealing
 
     def _ready_sequences(self, fold: Fold, ended: bool) -> list[SealedSequence]:
-        """Return the sequences of datasets that are ready."""
         self._built.clear()
         sequences, results = list[SealedSequence](), self._open.ready(fold, self._context, ended=ended)
         complete = stage_replacements(self._settings, self._bucket, fold, results, self._notes.unpublished)

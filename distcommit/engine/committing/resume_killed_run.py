@@ -3,7 +3,7 @@
 With `task.resume_across_runs` a finished work unit is a checkpoint: its files are closed, and its task state has the
 reached position. Recovery seals the finished work units of the previous run up to the first gap, by the same rules by
 which that run would have sealed them. The sequence has the killed run's epoch, so that file names, footers and ledgers
-agree with it. Afterwards the sequence is replayed as any other, and planning continues behind it.
+agree with it. Then the sequence is replayed, and planning continues at its end.
 
 A late attempt at a recovery task may still seal such a sequence, until a newer run fences the bucket. Therefore no run
 sweeps the staged files of the run that it resumes; the run after it does.
@@ -51,18 +51,20 @@ class KilledRun:
 
 
 def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
-    """Return the epoch of the previous run if it was killed and this run resumes it; else 0.
+    """Return the epoch of the previous run if it was killed and `settings.resume_across_runs` is set; else 0.
 
-    Only the job log determines the result, so that all attempts at all recovery tasks agree. An attempt that comes
-    after this run's recovery returns the run's own epoch.
+    Only the job log decides, so that all attempts at all recovery tasks agree. After this run's CUT 1 the result is
+    the run's own epoch.
     """
     is_dead = job_fold.began_epoch > job_fold.ended_epoch
     return job_fold.began_epoch if settings.resume_across_runs and is_dead else 0
 
 
 def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
-    """Return the killed run to resume. Return None if there is none, if its job file or its software was another one,
-    or if its records cannot be read: then its records are read from the source again.
+    """Return the killed run to resume, or None. After None its records are read from the source again.
+
+    Returns None with at-least-once, for a job that publishes all or none, if there is no killed run, if its job file
+    or software differed, or if its plan or records in the store cannot be read.
     """
     epoch = resumed_epoch(settings, job_fold)
     if not 0 < epoch < settings.epoch or settings.at_least_once or settings.job_level:
@@ -95,7 +97,7 @@ def seal_finished_work(
 ) -> BatchedWork[Fold]:
     """Seal the finished work units of a killed run in a bucket that this run has fenced. Return the log's state.
 
-    If something cannot be read, nothing is sealed.
+    If plans or task states cannot be read, nothing is sealed.
 
     Args:
         settings: settings of this run.

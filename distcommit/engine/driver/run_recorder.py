@@ -1,4 +1,5 @@
-"""Record a run in the store. `recorded_run` reports its start and end, `RunRecorder` makes the record from events."""
+"""The record of a run in the store. `recorded_run` reports start and end; `RunRecorder` makes the record from events.
+"""
 
 from __future__ import annotations
 
@@ -140,9 +141,7 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of an ended run into the store. A failure is only logged: published data does not depend on
-        it.
-        """
+        """Put the record of an ended run into the store. A failure is only logged."""
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

@@ -83,7 +83,10 @@ def progress_folder(store_root: str, run_id: str) -> str:
 
 
 def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
-    """Return the progress of `phase`, summed over the last attempt of each task. Costs O(tasks)."""
+    """Return the progress of a run's tasks so far, summed over all phases and labelled with `phase`. Costs O(tasks).
+
+    Files that cannot be read are left out.
+    """
     newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))

@@ -72,7 +72,7 @@ class Tally:
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
-        """Add a note, or count it if the report is full. A note of an earlier attempt is not repeated."""
+        """Add a note, or count it if the report is full. A note that the report already has is not repeated."""
         note = Reasons.of(subject, kind, text)
         if note.entries[0] not in self.notes.entries:
             self.notes += note

@@ -34,7 +34,9 @@ class LoopCheck:
     def check(
         self, planned: DatasetPlan | DatasetProblem | SkippedDataset
     ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-        """Return the plan, or a problem if the dataset's sink writes to its own source."""
+        """Return the plan, or a problem if the dataset's sink writes to its own source. Problems and skips are
+        returned as given.
+        """
         if not isinstance(planned, DatasetPlan):
             return planned
         urn = planned.dataset_urn

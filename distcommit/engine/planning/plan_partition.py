@@ -98,7 +98,11 @@ class _PartitionPlan:
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the partition's buckets and write their plan files. The files become valid when the manifest names them."""
+    """Plan the datasets of the partition's buckets and write their plan files, which are valid once the manifest names
+    them.
+
+    Also delete superseded published files of these buckets, and this partition's share of expired history.
+    """
     planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
     try:
@@ -365,7 +369,6 @@ class _StoredState(SourceState):
 
 
 def _count_units(units: Sequence[WorkUnit], bucket: int, result: _PartitionPlan) -> None:
-    """Count the work units of a dataset."""
     size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
     result.tally.add(RunCounts(datasets_planned=1, work_units=len(units), size_planned=size))
     result.loads.add(bucket, units)

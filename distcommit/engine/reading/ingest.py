@@ -48,8 +48,11 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
     Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
-    buckets that their partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends
-    the task early.
+    buckets that their partition owns or borrows. The drain repeats a failed commit. The fence of a newer run ends the
+    task early and is in the report.
+
+    Raises:
+        NodeFailedError: if the node may have failed and another executor repeats the task. Finished work is stored.
     """
     ingest = _IngestTask(settings, task)
     try:

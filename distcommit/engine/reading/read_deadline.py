@@ -23,6 +23,7 @@ class ReadDeadline:
         """Return when to stop reading, in milliseconds since 1970; 0 for never.
 
         The time slice limits work units of datasets with a backlog, except the first work unit of the task.
+        Maintenance units and suspects have no deadline.
         """
         if is_maintenance(unit) or self._settings.alone:
             return 0  # Maintenance publishes all of it or nothing; a suspect must come to an end.

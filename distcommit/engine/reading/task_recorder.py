@@ -47,7 +47,6 @@ class TaskRecorder:
         return _RecordingObserver(self, observer)
 
     def note(self, event: Event) -> None:
-        """Record an event."""
         match event:
             case SequenceSealed():
                 self._sealed[event.dataset] = event
@@ -57,7 +56,6 @@ class TaskRecorder:
                 self._commits[event.dataset] = self._commits.get(event.dataset, RunCounts()) + event.counts
 
     def add_outcomes(self, outcomes: Iterable[TableRow]) -> None:
-        """Record outcomes of datasets."""
         self._outcomes += outcomes
 
     @contextmanager

@@ -1,5 +1,4 @@
-"""Retention of the history of runs: plans, task states, tables and records. Once a run is over, only readers use
-them.
+"""Retention of the history of runs: plans, task states, tables and records, which only readers use once a run is over.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Retention:
 
     Attributes:
         runs: number of older runs whose records are kept.
-        tables: number of older runs whose tables are kept.
+        tables: number of older runs whose plans, task states and run tables are kept.
     """
 
     runs: int = 100
@@ -58,13 +57,12 @@ def expire_history(
     """Delete the expired history of runs before this one.
 
     Each partition deletes the table folders with its number, even if their run had another number of buckets or
-    partitions, and empty run folders. Partition 0 also deletes run records, and progress and signs of life of dead
-    runs.
+    partitions, and empty run folders. Partition 0 also deletes run records, and the progress, signs of life and work
+    unit markers of dead runs.
 
-    Run ids sort by time. A log contains a pending sequence as a whole, so the history of its run is not needed.
-
-    The history of runs with a higher id than this run's is kept. If this process was paused, newer runs may need theirs
-    for buckets that they failed to recover. If a clock was set back, an older run may have a higher id.
+    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept. If
+    this process was paused, newer runs may need theirs for buckets that they failed to recover. If a clock was set
+    back, an older run may have a higher id.
 
     Args:
         fs: file system of the store.

@@ -127,7 +127,7 @@ class TableRow(msgspec.Struct, frozen=True):
     outcome: DatasetOutcome = DatasetOutcome.NONE
     """Outcome of the dataset in the run."""
     kind: str = ""
-    """Id of the problem; empty if there is none."""
+    """Kind of the problem, such as `failed`; empty if there is none."""
     reason: str = ""
     """Reason of the problem."""
     counts: RunCounts = RunCounts()

@@ -1,8 +1,7 @@
-"""A commit log: numbered segments in one folder. A segment is appended by put-if-absent; all segments together give the
-state.
+"""A commit log: numbered segments in one folder. All segments together give the state.
 
-Any process may append at any time. The rules in `protocol.record_validity` and the numbering decide which records
-count.
+Any process may append a segment at any time, by put-if-absent. The rules in `protocol.record_validity` and the
+numbering decide which records count.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def checkpoint_every(fold: Fold) -> int:
 
 
 class CommitLog(LogView):
-    """One log with one writer.
+    """One log, as one process reads it and appends to it.
 
     Args:
         fs: file system of the log.

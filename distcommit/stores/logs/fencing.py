@@ -122,8 +122,9 @@ def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
     """Mark the end of the run in the output. `clean`: the run leaves no sequence open.
 
-    Call it after the end (CUT) is recorded in the job log. A copy of the store that was made during the run then lacks
-    an end that the output has, so a later run detects the copy.
+    Call it after the end (CUT) is recorded in the job log; otherwise nothing is marked. A copy of the store that was
+    made during the run then lacks an end that the output has, so a later run detects the copy. An OSError is only
+    logged.
     """
     try:
         fold = store.job_log().refresh()

@@ -199,7 +199,9 @@ def durable_heads(store: JobStore) -> Iterator[Head]:
 
 @contextmanager
 def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
-    """Open a bucket's log for an operator action. When the block ends, the log's head is recorded in the job log.
+    """Open a bucket's log for an operator action.
+
+    When the block ends, also by an exception, a changed head of the log is durable and recorded in the job log.
 
     Raises:
         LostTailError: if the log has lost its newest segments; nothing was done.

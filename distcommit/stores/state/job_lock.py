@@ -177,7 +177,7 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
 
 
 def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether a live holder is late with its renewal, which is due after a third of the lease.
+    """Return whether a live holder has not renewed its lease for half of its duration; renewals are due after a third.
 
     It may be dead on another machine, frozen, or cut off from the store.
     """

@@ -141,8 +141,8 @@ def open_store(
         groups: the job's rule for commit groups.
 
     Raises:
-        ConfigurationError: if there is no store, it belongs to another job, it has another number of buckets, or the
-            file system lacks an ability that the protocol needs.
+        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also if
+            its folders are not accessible, or the file system lacks an ability that the protocol needs.
         StaleStoreError: if a store must be created and its output was published from another one.
         UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
             cannot.
@@ -200,9 +200,12 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Raise an error if the output has published files.
+    """Check that the output is unclaimed and has no published files, because a new store would publish their records
+    again.
 
-    A new store does not know these files, and their records would be published again.
+    Raises:
+        StaleStoreError: if it has published files, or another store of the job has claimed it.
+        ConfigurationError: if another job has claimed it, or has a folder below one of the roots.
     """
     owner = read_claim(fs, roots.output)
     if owner is not None:

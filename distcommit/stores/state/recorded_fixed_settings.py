@@ -96,7 +96,8 @@ def record_settings(
     *,
     epoch: int = 0,
 ) -> None:
-    """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
+    """Record settings that are not recorded yet, durably. Call it before state that depends on them is stored.
+
     Idempotent, also concurrently.
 
     Args:
@@ -104,10 +105,11 @@ def record_settings(
         fixed_settings: the job's fixed settings.
         settings: facts that the source has reported of itself.
         epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
-            committed. 0 for an operator command, which records its settings as final.
+            committed. 0 for an operator command, which replaces none and records its settings as final.
 
     Raises:
-        DistcommitError: if they cannot be recorded; or as `require_settings`, as another run may have been first.
+        ConfigurationError: if settings differ from the recorded ones and must not replace them.
+        DistcommitError: if they cannot be recorded.
         FencedError: if a newer run than `epoch` has begun.
     """
     fs, folder, settings = store.fs, _folder(store), settings or {}
@@ -162,7 +164,7 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
             taken: the process that completed the move has put the same number.
 
     Raises:
-        DistcommitError: if they cannot be recorded; or as `require_ownership`.
+        DistcommitError: if they cannot be recorded; also the errors of `require_ownership`.
     """
     while True:
         number, recorded = _newest_record(store)
