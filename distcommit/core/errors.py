@@ -104,7 +104,6 @@ def printable(text: object, *, lines: bool = False) -> str:
     """Escape characters that would control a terminal, forge a log line or reorder the text.
 
     Args:
-        text: the text to show.
         lines: whether line breaks and tabs stay.
     """
     return _UNPRINTABLE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _escape(match[0]), f"{text}")

@@ -56,7 +56,6 @@ def _is_of_node(error: BaseException, scheme: str) -> bool:
     """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
 
     Args:
-        error: the error.
         scheme: scheme of the job's folders. If it is not `file`, and the folder of the path in the error does not exist
             on this machine, the error is the target's.
     """

@@ -157,9 +157,7 @@ def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
 
 
 def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes: ranges in which the source has no record. They must be within the work unit.
-
-    The audit relies on the holes that are stored in footers.
+    """Return the holes, which must be within the work unit. The audit relies on the holes that are stored in footers.
 
     Raises:
         SourceError: if a hole is outside the work unit.

@@ -229,7 +229,6 @@ class TaskFlow:
         """Describe the first target of a dataset's sinks that the source reads; empty if it reads none of them.
 
         Args:
-            dataset_urn: the dataset.
             branch: check only this branch's sink, and compare only the names of targets, not their systems; empty to
                 check all branches by name and system.
         """

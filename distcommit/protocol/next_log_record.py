@@ -57,7 +57,6 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
     The epoch is the number of the record, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        fold: state of the job log.
         run_id: unique id of the run.
         begun_at: the newest epoch when the run started. If the log now has a newer one, this run cannot fence it.
     """

@@ -90,7 +90,6 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
     Args:
         settings: settings of this run, which has fenced the bucket.
         epoch: epoch of the older run.
-        bucket: the bucket.
         past_states: task states of past runs, shared by all buckets of the caller.
 
     Returns:
@@ -119,9 +118,7 @@ def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: Pa
     Args:
         settings: settings of this run, which has fenced the bucket.
         epoch: epoch of the older run.
-        bucket: the bucket.
         past_states: task states of past runs, shared by all buckets of the caller.
-        fold: state of the bucket's log.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

@@ -50,8 +50,6 @@ class BucketCommitter:
     """The committer of one bucket in one run.
 
     Args:
-        settings: settings of the run.
-        bucket: the bucket.
         observer: receives events of sealed, done and quarantined sequences.
         plans: plans of the bucket's datasets; empty if the committer only replays older sequences.
         tables: task states, shared by all committers of a task.

@@ -101,9 +101,6 @@ def seal_finished_work(
 
     Args:
         settings: settings of this run.
-        killed: the killed run.
-        bucket: the bucket.
-        log: log of the bucket.
         past: task states of past runs.
         tally: receives a note for each dataset.
     """

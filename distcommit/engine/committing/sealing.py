@@ -58,10 +58,7 @@ def build_sequence(
     """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
     Args:
-        settings: settings of the run.
-        context: file system and roots of the steps.
         state: stored state of the dataset.
-        plan: plan of the dataset.
         ready: winning attempts.
         staged: staged files of the dataset.
         replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes

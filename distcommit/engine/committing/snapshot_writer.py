@@ -30,10 +30,7 @@ def write_bucket_snapshot(
     fenced the bucket, the tally gets no entry.
 
     Args:
-        store: the job's store.
         before: manifest of the previous snapshot.
-        bucket: the bucket.
-        log: log of the bucket.
         decided: epochs whose held sequences are decided.
         tally: receives the entry, or a note about the failure.
     """

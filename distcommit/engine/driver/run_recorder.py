@@ -63,8 +63,6 @@ def recorded_run(
     end.
 
     Args:
-        settings: settings of the run.
-        command: the command that started the run.
         user: the user or service that gave the command.
         observer: the observer; None for none.
         facts: further facts for the record of the start.
@@ -102,7 +100,6 @@ class RunRecorder:
     """Forwards events to an observer, and collects the run's record from them, in bounded memory.
 
     Args:
-        began: the start event of the run.
         observer: receives all events.
     """
 

@@ -29,8 +29,6 @@ class ProgressFile:
     current.
 
     Args:
-        settings: settings of the run.
-        job: name of the Spark job.
         task: number of the task in the job.
         so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
@@ -104,7 +102,6 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
     end.
 
     Args:
-        settings: settings of the run.
         observer: receives all events of the run and the progress.
         look: whether to read the progress files, which costs O(tasks) each time.
 

@@ -49,9 +49,6 @@ def with_priorities(
     not asked for lags, and each lag counts as one second.
 
     Args:
-        settings: settings of the run.
-        plans: all plans of the partition.
-        states: stored states of the datasets.
         tally: receives a note for each dataset that is behind its target.
     """
     freshness = settings.freshness

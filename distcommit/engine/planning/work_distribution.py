@@ -76,7 +76,6 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
 
     Args:
         loads: load of each bucket, without the work units of large tasks.
-        partitions: number of partitions.
         largest: load of the largest of these work units; a share is never smaller.
     """
     load_of_partition: list[int] = [0] * partitions
@@ -117,10 +116,8 @@ def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions
     file.
 
     Args:
-        manifest: the plan.
         task: number of the ingest task.
         owned: buckets of the task's partition; empty for a task of large work units.
-        partitions: number of partitions.
     """
     if task < len(manifest.large_units):
         lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large_units[task]}, list[int]()

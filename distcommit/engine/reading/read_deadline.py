@@ -9,11 +9,7 @@ from distcommit.engine.run_settings import RunSettings
 
 
 class ReadDeadline:
-    """The times at which one ingest task stops reading, by work unit.
-
-    Args:
-        settings: settings of the run.
-    """
+    """The times at which one ingest task stops reading, by work unit."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings, self._has_read = settings, False

@@ -22,8 +22,6 @@ class TaskRecorder:
     """Records one attempt at a task, and writes the rows to the store when the attempt ends.
 
     Args:
-        settings: settings of the run.
-        phase: phase of the run.
         task: number of the task in the phase.
         writer: the 32 hexadecimal digits in the file names of the attempt's task states; empty for new digits.
     """

@@ -66,9 +66,6 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 class TaskNotes:
     """The marker files of one attempt at an ingest task. If no worker has died, the task neither writes nor reads them.
-
-    Args:
-        settings: settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -184,7 +181,6 @@ class EarlierSuspects:
     """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
 
     Args:
-        settings: settings of the run.
         states: stored states of the partition's datasets, by bucket.
     """
 

@@ -57,9 +57,6 @@ class Branches:
     it. If all branches rejected the records, the unit has all branches.
 
     Args:
-        flow: the job's task flow.
-        unit: the work unit to read.
-        area: the attempt's staging folder.
         identity: run, work unit and attempt.
 
     Attributes:

@@ -208,7 +208,7 @@ class BranchPipeline:
         return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes, ranges in which the source has no record, to the writer."""
+        """Pass holes to the writer."""
         if self.writer is not None:
             with self.at(self.branch.sink.name):
                 self.writer.note_holes(holes)

@@ -22,9 +22,6 @@ _FORK = "fork"
 class Router:
     """Router of one attempt's records to the branches of the task flow. The flow's fork chooses the branches.
 
-    Args:
-        flow: the job's task flow.
-
     Attributes:
         names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.
         tallies: the counts, one for each name.

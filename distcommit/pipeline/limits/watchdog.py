@@ -41,7 +41,6 @@ class Watchdog:
     """The watchdog process of one task. It runs within the block, if the flow has converters or checkers and a limit.
 
     Args:
-        flow: the task flow.
         writer: writes the run's task states. Only the watchdog process uses it.
         least_margin_s: see `LEAST_MARGIN_S`.
         record_s: seconds after which the worker is killed even if the store cannot be written.
@@ -74,7 +73,6 @@ class Watchdog:
         """Set the failure that is recorded if a call within the block does not return.
 
         Args:
-            bucket: the work unit's bucket.
             failed: the task state of a failed attempt at the work unit.
         """
         if self._memory is None:

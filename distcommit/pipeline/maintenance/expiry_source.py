@@ -79,7 +79,7 @@ class ExpirySource(MaintenanceSource):
     """Expires files of all idle datasets.
 
     Attributes:
-        cutoff_ms: see `ExpiryCutoff`.
+        cutoff_ms: files whose records ended at this time or earlier expire, in milliseconds since 1970.
     """
 
     cutoff_ms: int

@@ -31,7 +31,6 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
     of the dead run exist, so they must not be deleted before.
 
     Args:
-        store: the store.
         states: stored states of datasets, by bucket.
 
     Yields:

@@ -143,7 +143,6 @@ def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> 
 
     Args:
         epoch: the run that wrote it.
-        bucket: the bucket.
         number: the newest segment of the bucket's log.
         checksum: the checksum of the content, 16 hexadecimal digits.
     """

@@ -65,11 +65,8 @@ def expire_history(
     back, an older run may have a higher id.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
         run_id: the run that deletes.
         partition: the partition that deletes.
-        partitions: number of partitions.
         retention: how much is kept.
         refused: buckets that could not be recovered. Their task states are kept, because they show whether a log has
             lost its newest segments.

@@ -183,9 +183,6 @@ def read_run_table(
     the first yielded outcome counts.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         on_error: called with the error of a file that cannot be read, and the file is skipped. None to raise the error.
 
     Raises:

@@ -70,7 +70,6 @@ class CommitLog(LogView):
     """One log, as one process reads it and appends to it.
 
     Args:
-        fs: file system of the log.
         folder: folder of the log, created by the job store.
         epoch: epoch of the writer; 0 for an operator.
     """

@@ -43,8 +43,6 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     All of this precedes any publication. Costs O(1) operations.
 
     Args:
-        store: the store.
-        run_id: the run's id.
         unsealed: whether the run delivers at least once.
 
     Returns:
@@ -205,8 +203,6 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     The epoch is the number of the run's FENCE, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        store: the store.
-        run_id: the run's id.
         moving: whether the caller moves the store to another generation, or resumes such a move.
 
     Raises:

@@ -104,9 +104,6 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
     """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
 
     Args:
-        context: file system and roots of the steps.
-        log: log of the bucket.
-        fold: state of the log.
         ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
             because users may delete them.
 
@@ -145,8 +142,6 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
     """Record in the job log the heads of the bucket logs after replay.
 
     Args:
-        store: the store.
-        epoch: the run's epoch.
         heads: durable heads of the buckets that this run has fenced and checked.
 
     Returns:

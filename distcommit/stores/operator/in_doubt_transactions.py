@@ -38,7 +38,6 @@ class InDoubt:
 
     Args:
         store: store of the sequence.
-        sequence: the sequence.
         committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
 
     Raises:

@@ -196,9 +196,6 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
     last the published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
 
     Args:
-        store: the job's store.
-        urn: the dataset.
-        user: the operator.
         committers: committers of the sequence's sinks, by sink name.
 
     Raises:
@@ -297,10 +294,8 @@ def set_watermarks(
     """Set the watermarks of many idle datasets, within each bucket all or none. After a crash a repeated call resumes.
 
     Args:
-        store: the job's store.
         requested: the new watermarks, by dataset.
         before: the watermarks on which the operator decided. A dataset with another watermark is not changed.
-        user: the operator.
 
     Raises:
         ConflictError: if a dataset is not idle, or its watermark has moved in the meantime. Its bucket is unchanged.

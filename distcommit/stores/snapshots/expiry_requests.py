@@ -83,7 +83,6 @@ def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> s
     """Return a text for an error that a reader misses expired files; empty if no files are known to have expired.
 
     Args:
-        store: the job's store.
         is_older: returns whether the missing files are older than a request's cutoff.
     """
     cutoff = readable_expiry_request(store)

@@ -106,9 +106,7 @@ def write_snapshot_entry(
     """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
 
     Args:
-        store: the store.
         former: the bucket's entry in the previous snapshot, if any.
-        bucket: the bucket.
         log: log of the bucket, fenced by the run and just refreshed.
         decided: epochs whose held sequences are decided, read after the log was fenced.
 

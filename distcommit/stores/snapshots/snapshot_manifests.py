@@ -156,9 +156,6 @@ def put_snapshot(
     recorded.
 
     Args:
-        store: the store.
-        epoch: the run's epoch.
-        run_id: the run's id.
         phase: which CUT.
         snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
             entry keeps the entry of the previous snapshot.

@@ -58,11 +58,8 @@ class JobLock:
     """Holds the lock of one job in a `with` block, and renews its lease in a thread.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
         run_id: id of the run that takes the lock.
         lease_ttl_s: seconds from the last renewal to the end of the lease.
-        clock: the clock.
         shared: give a sign of life only, without excluding other runs.
 
     Raises:

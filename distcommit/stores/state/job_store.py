@@ -132,13 +132,11 @@ def open_store(
 
     Args:
         fs: file system of all three roots.
-        roots: the job's folders.
         job: name of the job; a store belongs to one job.
         buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
             one.
         create: whether to create a missing store, after a probe of the file system.
         lost_store_id: id of a lost store that the new one replaces.
-        groups: the job's rule for commit groups.
 
     Raises:
         ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also if

@@ -69,13 +69,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
 
 
 class ReadingNotes:
-    """Writes the markers of one attempt at a task.
-
-    Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
-    """
+    """Writes the markers of one attempt at a task."""
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
         self._fs, self._folder = fs, _folder(store_root, run_id)

@@ -101,8 +101,6 @@ def record_settings(
     Idempotent, also concurrently.
 
     Args:
-        store: the store.
-        fixed_settings: the job's fixed settings.
         settings: facts that the source has reported of itself.
         epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
             committed. 0 for an operator command, which replaces none and records its settings as final.
@@ -157,7 +155,6 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     """Record other values, durably, for a move to another generation. Idempotent, also concurrently.
 
     Args:
-        store: the job's store.
         settings: new values by name.
         require_ownership: called after the newest document was read and before the next one is put. It raises if
             another process has taken over the move. If a paused process puts its document after that, the number is

@@ -63,10 +63,6 @@ def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
 class PastStates:
     """Task states of past runs, whatever their number of partitions. For callers with many buckets: each file is read
     once. Thread-safe. Corrupt files and deleted runs have no rows.
-
-    Args:
-        fs: file system of the store.
-        store_root: folder of the store.
     """
 
     def __init__(self, fs: FileSystem, store_root: str) -> None:
@@ -127,9 +123,6 @@ class TaskStateWriter:
     """Appends rows of buckets of one run, in one file per partition that owns some of them.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         partitions: number of partitions that own buckets.
 
     Attributes:
@@ -164,9 +157,6 @@ class TaskStateTables:
     """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         partitions: number of partitions that own buckets.
         buckets: buckets with readers; rows of others are skipped.
     """

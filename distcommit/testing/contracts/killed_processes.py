@@ -46,7 +46,6 @@ class ForkServer:
             line: the number of the line, from 1.
             locations: files, and folders whose direct files count.
             act: an importable function, such as `commit_all`.
-            arguments: the function's arguments.
 
         Returns:
             True if the process was killed, False if it ended first.
