@@ -44,7 +44,6 @@ def hand_back(settings: RunSettings, error: BaseException | None) -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, and the errors from which it was raised."""
     yielded: list[BaseException] = []
     while error is not None and error not in yielded:
         yielded.append(error)

@@ -74,7 +74,6 @@ class PositionCheck:
                 )
 
     def _ranges(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-        """Yield the lowest and highest offset of each partition of a batch."""
         if self.provenance is None or not self.unit.low.positions or not batch.num_rows:
             return
         partition_column, offset_column = self.provenance.partition_column, self.provenance.offset_column

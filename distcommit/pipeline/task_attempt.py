@@ -285,8 +285,6 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """The range and the counts up to the end of a batch."""
-
     high: Watermark
     read: int
     bytes_read: int

@@ -252,7 +252,7 @@ def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
 
 
 def beginning() -> Checkpoint:
-    """Return the first record of a new log."""
+    """Return the first record of a new log: an empty checkpoint."""
     return Fold().checkpoint()
 
 

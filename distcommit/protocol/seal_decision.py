@@ -192,7 +192,6 @@ def _winners(
 
 
 def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str, str]) -> str:
-    """Return why no successful attempt at a work unit can win."""
     if not attempts:
         return errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished"
     paths = ", ".join(file.staged_path for file in attempts[0].files)

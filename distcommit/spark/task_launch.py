@@ -207,7 +207,6 @@ def _attempts_to_repeat(spark: SparkSession) -> int:
 
 
 def _with_notes(report: Any, notes: Reasons) -> Any:
-    """Return a task's report with more notes."""
     if isinstance(report, Report):
         return msgspec.structs.replace(report, notes=report.notes + notes)
     part = getattr(report, "report", None)
@@ -225,7 +224,6 @@ def _description(call: PartitionCall[Any]) -> str:
 
 
 def over_connect(spark: SparkSession) -> bool:
-    """Return whether the session uses Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -64,7 +64,6 @@ class StagedWriter(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Return the number of bytes written so far."""
         ...
 
     @property
@@ -120,7 +119,6 @@ class FileSystem(Protocol):
     parallel_buckets: int
 
     def read(self, path: str) -> bytes:
-        """Return all bytes of a file."""
         ...
 
     def list_folder(self, path: str) -> list[FolderEntry]:

@@ -112,8 +112,8 @@ def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: Pa
     """Abort an older run's attempts in one bucket that none of its pending, quarantined and revoking sequences
     contains.
 
-    A quarantine may last long, and prepared transactions hold locks. Staged files stay until the bucket is swept. The
-    notes of attempts that have not ended also stay, because a process of the older run may still write.
+    Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
+    of the older run may still write.
 
     Args:
         settings: settings of this run, which has fenced the bucket.

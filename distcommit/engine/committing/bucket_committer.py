@@ -3,8 +3,8 @@
 Several committers may work on the same bucket at the same time; the bucket's log decides which of their records are
 valid. If a process dies in the middle of a commit, another committer, the drain or the next run completes the commit.
 
-Committers of several buckets run together (`core.support.io_batching`). Their log segments, renames and syncs are
-batched, so that all buckets together need as many disk barriers as one.
+Committers of several buckets run together and batch their log segments, renames and syncs
+(`core.support.io_batching`).
 """
 
 from __future__ import annotations
@@ -142,7 +142,6 @@ class BucketCommitter:
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count the outcome of each planned dataset after the drain, and return the outcomes as rows."""
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
@@ -291,7 +290,7 @@ class BucketCommitter:
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Close published datasets in this committer and delete the files of their attempts."""
+        """Close published datasets in this committer, and delete their task output."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
 

@@ -133,7 +133,7 @@ def _finish_bucket(
 ) -> BatchedWork[_BucketResult]:
     """Seal and publish the remaining sequences of a bucket, and report its log head.
 
-    The head is not reported if the log is shorter than the head that the job log has recorded.
+    If the log is shorter than the head that the job log has recorded, no head is reported.
     """
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None

@@ -270,7 +270,6 @@ def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, ope
 
 
 def _as_recovery(done: Tally) -> Report:
-    """Return the committer's counts and reasons as counts and reasons of recovery."""
     counts = replace(
         done.counts.only(*EXECUTION_COUNTS, "sequences_dropped", "datasets_quarantined", "files_swept"),
         sequences_replayed=done.counts.datasets_committed,

@@ -85,8 +85,8 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
-    """Return whether the runs had other settings or software. The recorded configuration does not suffice: it hides
-    values that may be secret, such as queries and options, and values of environment variables.
+    """Return whether the runs had other settings or software. The recorded configuration does not suffice, because it
+    hides values that may be secret and those of environment variables.
     """
     kept, own = before.facts, now.facts
     return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
@@ -138,7 +138,6 @@ def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
 
 
 def _sequences(killed: KilledRun, bucket: int, fold: Fold, past: PastStates) -> Iterator[SealedSequence]:
-    """Yield the sequences of the datasets with finished work units."""
     settings = killed.settings
     plans = [plan for plan in killed.plans.of(bucket) if _is_resumed(settings, plan, bucket, fold)]
     if not plans:

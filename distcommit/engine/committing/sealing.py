@@ -113,7 +113,6 @@ def _steps(
     winners: Sequence[TaskState],
     are_whole: Callable[[TaskState, BranchResult], bool],
 ) -> list[CommitStep]:
-    """Return the steps of the winners, branch by branch."""
     by_branch: dict[str, list[tuple[BranchResult, bool, str]]] = {}
     for winner in winners:
         for result in winner.branches:

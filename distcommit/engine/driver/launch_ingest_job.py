@@ -1,7 +1,4 @@
-"""Launch the ingest job, and launch it again without the work units that killed workers.
-
-Those work units are read alone at the end of the run.
-"""
+"""Launch the ingest job, and launch it again without the work units that killed workers."""
 
 from __future__ import annotations
 

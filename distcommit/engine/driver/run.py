@@ -169,8 +169,8 @@ def run(
         observer: receives the run's events; no `RunEnded` if an exception ends the run.
 
     Raises:
-        ConfigurationError: if settings, source or commit groups are not those that filled the store, or executors report
-            different sources. Nothing is planned.
+        ConfigurationError: if settings, source or commit groups are not those that filled the store, or executors
+            report different sources. Nothing is planned.
         FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
         StaleStoreError: if the output is older than the store. Nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything.
@@ -287,13 +287,12 @@ def _all_published(total: Report) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raise the error of the partitions' plans that ends the run, if there is one."""
+    """Raise the error that ends the run if a dataset is in the wrong bucket, or if no partition could plan anything."""
     _require_buckets_of_groups(plans, store.groups)
     _require_any_plan(plans, store.job)
 
 
 def _require_any_plan(plans: list[PlanReport], job: str) -> None:
-    """Raise an error if no partition could plan anything."""
     if not all(plan.failure or plan.storage_failure for plan in plans):
         return
     todo = "and run again; pending sequences have been replayed"

@@ -59,8 +59,7 @@ _NO_FACTS = RunFacts()
 def recorded_run(
     settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Report and record the start of a run, and the end of a run that raises. A run that ends normally reports its own
-    end.
+    """Report and record the start and the end of a run. A run that ends normally must report its own end (`RunEnded`).
 
     Args:
         user: the user or service that gave the command.

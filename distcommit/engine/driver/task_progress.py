@@ -1,6 +1,6 @@
 """Progress of a run for display: each task keeps one small file up to date, and the driver adds the files up.
 
-Correctness does not depend on these files. They are not synced, and a task that cannot write its file continues.
+Correctness does not depend on these files. They are not synced, and failed writes are ignored.
 """
 
 from __future__ import annotations
@@ -130,8 +130,6 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
 
 
 class _PhaseTracker:
-    """Forwards events, and remembers the current phase."""
-
     def __init__(self, observer: Observer) -> None:
         self._observer, self.phase = observer, "begin"
 

@@ -79,8 +79,6 @@ class PlanReport(msgspec.Struct, frozen=True):
 
 
 class _PartitionPlan:
-    """The plan of one partition so far."""
-
     def __init__(self) -> None:
         self.tally = Tally()
         self.files: dict[int, str] = {}
@@ -91,7 +89,6 @@ class _PartitionPlan:
         self.skipped: list[TableRow] = []
 
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
-        """Record that a dataset is not planned."""
         self.tally.add(RunCounts(datasets_skipped=1))
         self.tally.add_reason(urn, kind, reason, remedy)
         self.skipped.append(outcome_row(urn, bucket, DatasetOutcome.SKIPPED, kind=kind, reason=reason))
@@ -250,7 +247,6 @@ def _set_priorities(
     states: Mapping[str, DatasetState],
     tally: Tally,
 ) -> None:
-    """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
         prioritized = iter(
             with_priorities(settings, [plan for listed in plans.values() for plan in listed], states, tally)

@@ -46,7 +46,6 @@ class Loads:
     largest: list[tuple[int, int, str]] = field(default_factory=list)
 
     def add(self, bucket: int, units: Iterable[WorkUnit]) -> None:
-        """Add work units of a bucket."""
         for unit in units:
             entry = (load_of(unit), bucket, unit.work_unit_id)
             self.by_bucket[bucket] = self.by_bucket.get(bucket, 0) + entry[0]
@@ -99,7 +98,6 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
 def _excess_ranges(
     loads: Mapping[int, int], load_of_partition: Sequence[int], share: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the ranges (bucket, begin, end) that overloaded partitions lend."""
     kept_load = [0] * len(load_of_partition)
     for bucket in sorted(loads):
         load, owner = loads[bucket], bucket % len(load_of_partition)

@@ -75,8 +75,6 @@ def read_suspect(settings: RunSettings, task: int) -> Report:
 
 
 class _IngestTask:
-    """One attempt at one ingest task."""
-
     def __init__(self, settings: RunSettings, task: int) -> None:
         self._settings, self._task, self._clock = settings, task, settings.clock
         self.tally = Tally()
@@ -222,7 +220,6 @@ class _IngestTask:
         return failed
 
     def _add_ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
-        """Add the states of ended attempts, and return those that failed."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         for attempt in attempts:
             state = attempt.state()

@@ -1,4 +1,4 @@
-"""One branch in one attempt: its chain, its writer, its task checkers, and its failure."""
+"""One branch in one attempt: its chain, writer, task checkers and failure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BranchPipeline:
 
     @property
     def rejects_all(self) -> bool:
-        """Whether the branch rejects all records."""
+        """Whether the branch is diverted."""
         return bool(self.branch.error)
 
     @property

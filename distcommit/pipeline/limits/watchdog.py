@@ -1,8 +1,8 @@
 """A process beside the worker that kills the worker if native code exceeds its time limit.
 
-`pipeline.limits.time_limit` interrupts a converter or checker with a signal, which native code does not notice. If the
-call has not returned well after its limit, the watchdog process records the work unit as failed, durably, and kills the
-worker. The next attempt at the task skips that work unit and reads all others (`engine.reading.worker_deaths`).
+Native code does not notice the signal of `pipeline.limits.time_limit`. If a call has not returned well after its
+limit, the watchdog process records the work unit as failed, durably, and kills the worker. The next attempt at the
+task skips that work unit and reads all others (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _pidfd() -> int:
-    """Return a process descriptor of this process; -1 if the system has none."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):

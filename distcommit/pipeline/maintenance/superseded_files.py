@@ -1,4 +1,4 @@
-"""Deletion of published files that tombstones retire."""
+"""Deletion of superseded published files, and of their tombstones."""
 
 from __future__ import annotations
 

@@ -123,12 +123,10 @@ def is_run_name(name: str) -> bool:
 
 
 def run_id_of(name: str) -> str:
-    """Return the run id of a run's folder name."""
     return name.removeprefix(_RUN)
 
 
 def snapshot_manifest_name(epoch: int, phase: int) -> str:
-    """Return the file name of a snapshot manifest."""
     return f"{epoch_name(epoch)}-{phase}.json"
 
 

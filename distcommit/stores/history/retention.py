@@ -102,7 +102,6 @@ def expire_history(
 
 
 def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:
-    """Delete the folders of runs before this one, except the newest `keep`."""
     past = sorted(e.name for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name) and e.name < own)
     for run in past[:-keep]:
         delete_tree(fs, f"{folder}/{run}")

@@ -2,10 +2,9 @@
 
 <store>/run_tables/run=<run id>/<phase>-<task>-<32 hex>.parquet
 
-Each attempt at a task writes one file when it ends, if it has rows, so that each process needs memory for its own rows
-only. A killed attempt leaves no file. If two attempts at a task record the outcome of a dataset, the first row that is
-read counts. Reading times are in the task states, whose files have the same 32 digits. File names have no checksum,
-because the protocol does not depend on this table.
+Each attempt at a task writes one file when it ends, if it has rows. A killed attempt leaves no file. If two attempts
+at a task record the outcome of a dataset, the first row that is read counts. Reading times are in the task states,
+whose files have the same 32 digits. The protocol does not depend on this table.
 """
 
 from __future__ import annotations
@@ -145,7 +144,6 @@ class TaskRows(msgspec.Struct, frozen=True):
 
     @property
     def outcomes(self) -> list[TableRow]:
-        """Return the rows with outcomes."""
         return [row for row in self.rows if row.row_kind is RowKind.OUTCOME]
 
     @property
@@ -162,7 +160,6 @@ def outcome_row(
 
 
 def run_table_folder(store_root: str, run_id: str) -> str:
-    """Return the folder of a run's table."""
     return f"{store_root}/{RUN_TABLES}/{run_name(run_id)}"
 
 

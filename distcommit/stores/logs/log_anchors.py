@@ -51,8 +51,8 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
     """Check that a bucket's log has lost no segments, and return its state. Raises the errors of `require_head`.
 
-    Always check that the log has its newest recorded head. If the bucket's newest run died, or if no run has checked
-    the bucket since that run ended, also check that the log contains every sequence that the run published.
+    The log must have its newest recorded head. If the bucket's newest run died, or no run has checked the bucket since
+    it ended, the log must also contain every sequence that this run published.
 
     `past`: task states of past runs, shared by all buckets of the caller.
     """
@@ -208,7 +208,7 @@ def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
 
 @contextmanager
 def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitLog]]:
-    """Open the logs of several buckets like `by_hand`, one by one with the yielded function."""
+    """Open the logs of several buckets like `by_hand`: the yielded function opens one."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
     require_current_generation(store, job_fold)

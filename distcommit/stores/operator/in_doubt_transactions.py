@@ -92,7 +92,6 @@ def _in_doubt_steps(
 
 
 def _note_attempts(store: JobStore, bucket: int, steps: list[SinkCommitStep]) -> list[NotedAttempt]:
-    """Write the markers of all attempts of these steps, durably."""
     fs, root, epoch = store.fs, store.roots.staging, steps[0].request.epoch
     staged = {
         attempt_of(folder): folder for group in list_attempts(fs, root, epoch, bucket).values() for folder in group

@@ -47,12 +47,10 @@ class StoredSchema(msgspec.Struct, frozen=True):
 
 
 def first_number(epoch: int) -> int:
-    """Return the first number of an epoch."""
     return epoch * _NUMBERS_PER_RUN
 
 
 def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
-    """Return the schema folder of a dataset and a converter."""
     return f"{store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}"
 
 

@@ -92,7 +92,6 @@ def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> s
 
 
 def shown_ms(time_ms: int) -> str:
-    """Return a time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -139,8 +139,8 @@ def open_store(
         lost_store_id: id of a lost store that the new one replaces.
 
     Raises:
-        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also if
-            its folders are not accessible, or the file system lacks an ability that the protocol needs.
+        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also
+            if its folders are not accessible, or the file system lacks an ability that the protocol needs.
         StaleStoreError: if a store must be created and its output was published from another one.
         UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
             cannot.
@@ -244,7 +244,6 @@ def has_store(fs: FileSystem, roots: Roots) -> bool:
 
 
 def marker_path(roots: Roots) -> str:
-    """Return the path of the store's marker."""
     return f"{roots.store}/{STORE_MARKER}"
 
 
@@ -311,7 +310,6 @@ def remove_store(fs: FileSystem, folder: str) -> None:
 
 
 def has_removal_begun(fs: FileSystem, folder: str) -> bool:
-    """Return whether `remove_store` has begun to delete the store."""
     return fs.status(f"{folder}/{_REMOVED}") is not None
 
 

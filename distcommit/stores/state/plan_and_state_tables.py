@@ -151,7 +151,6 @@ def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
 
 
 def _combined(column: pa.ChunkedArray) -> pa.ListArray:
-    """Return a column of lists as one array."""
     combined = column.combine_chunks()
     if isinstance(combined, pa.ChunkedArray):
         combined = combined.chunk(0) if combined.num_chunks else pa.array([], column.type)

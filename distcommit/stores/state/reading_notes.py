@@ -115,7 +115,6 @@ def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, 
 
 
 def delete_notes(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Delete markers. Missing ones are ignored."""
     for path in paths:
         fs.delete(path)
 

@@ -267,7 +267,6 @@ def _refusal(
 def _recorded_with(
     recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> RecordedSettings:
-    """Return the recorded settings together with the present ones."""
     binding = {
         name: pin.value for name, pin in fixed_settings.settings.items() if pin.binds and pin.value != pin.unrecorded
     }

@@ -121,7 +121,6 @@ def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
 
 
 def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
-    """Commit the requests with one committer."""
     committer = sink.open_committer(context.for_committers)
     committer.commit(requests)
     committer.close()
