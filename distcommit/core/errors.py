@@ -316,8 +316,7 @@ class CorruptError(DistcommitError):
 
 
 class StaleStoreError(CorruptError):
-    """Store and output do not belong together: one is older than the other, or belongs to another one. No run begins.
-    """
+    """Store and output do not belong together: one is older, or belongs to another. No run begins."""
 
     id = "STORE_OUTPUT_MISMATCH"
 

@@ -34,8 +34,7 @@ class NodeFailedError(Exception):
 
 
 def hand_back(settings: RunSettings, error: BaseException | None) -> None:
-    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task; else do
-    nothing.
+    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task.
 
     The caller must have stored nothing about the failure.
     """

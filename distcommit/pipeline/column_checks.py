@@ -12,8 +12,10 @@ from distcommit.schemas.known_columns import Columns
 
 
 def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """Return the known columns behind a construct. Raises ConfigurationError if it does not accept the columns before
-    it.
+    """Return the known columns behind a construct.
+
+    Raises:
+        ConfigurationError: if it does not accept the columns before it.
     """
     match construct:
         case ConverterSettings():
@@ -27,7 +29,7 @@ def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Colum
 
 
 def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raise ConfigurationError if a checker cannot check these columns. A custom checker is asked only if all are
+    """Raise ConfigurationError if a checker cannot check these columns. Custom checkers are asked only if all are
     known.
     """
     if isinstance(checker, CheckerSettings):

@@ -109,8 +109,7 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
 
 
 def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
-    """Abort an older run's attempts in one bucket that none of its pending, quarantined and revoking sequences
-    contains.
+    """Abort an older run's attempts in one bucket that no pending, quarantined or revoking sequence contains.
 
     Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
     of the older run may still write.

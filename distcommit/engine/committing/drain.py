@@ -113,8 +113,8 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """Inputs that a partition reads once for all of its buckets. `ended`, whether ingest has ended, is read before the
-    task states.
+    """Inputs that a partition reads once for all of its buckets: `ended`, whether ingest has ended, before the task
+    states.
     """
 
     plans: PlanReader

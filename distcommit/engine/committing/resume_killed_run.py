@@ -61,10 +61,10 @@ def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
 
 
 def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
-    """Return the killed run to resume, or None. After None its records are read from the source again.
+    """Return the killed run to resume; None if its records must be read from the source again.
 
-    Returns None with at-least-once, for a job that publishes all or none, if there is no killed run, if its job file
-    or software differed, or if its plan or records in the store cannot be read.
+    The result is None with at-least-once, for a job that publishes all or none, and if no run was killed. It is also
+    None if the job file or software differed, or if the run's plan or records in the store cannot be read.
     """
     epoch = resumed_epoch(settings, job_fold)
     if not 0 < epoch < settings.epoch or settings.at_least_once or settings.job_level:

@@ -1,5 +1,4 @@
-"""The record of a run in the store. `recorded_run` reports start and end; `RunRecorder` makes the record from events.
-"""
+"""The record of a run in the store: `recorded_run` reports start and end, `RunRecorder` makes it from events."""
 
 from __future__ import annotations
 

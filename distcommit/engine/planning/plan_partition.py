@@ -95,8 +95,7 @@ class _PartitionPlan:
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the datasets of the partition's buckets and write their plan files, which are valid once the manifest names
-    them.
+    """Plan the datasets of the partition's buckets, and write plan files that are valid once the manifest names them.
 
     Also delete superseded published files of these buckets, and this partition's share of expired history.
     """

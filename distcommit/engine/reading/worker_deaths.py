@@ -65,7 +65,8 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """The marker files of one attempt at an ingest task. If no worker has died, the task neither writes nor reads them.
+    """The marker files of one attempt at an ingest task. Until a worker has died, the task neither writes nor reads
+    them.
     """
 
     def __init__(self, settings: RunSettings) -> None:

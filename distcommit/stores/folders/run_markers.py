@@ -1,5 +1,4 @@
-"""Run markers in an output: the runs that may have published there. They show whether a store is older than its
-output.
+"""Run markers: the runs that may have published in an output. They show whether a store is older than its output.
 
 <output>/.distcommit/<epoch>-<mark>     a run marker
 """

@@ -1,5 +1,4 @@
-"""Retention of the history of runs: plans, task states, tables and records, which only readers use once a run is over.
-"""
+"""Retention of the history of runs: plans, task states, tables and records. Runs do not need it once they are over."""
 
 from __future__ import annotations
 

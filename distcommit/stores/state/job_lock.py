@@ -174,7 +174,7 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
 
 
 def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether a live holder has not renewed its lease for half of its duration; renewals are due after a third.
+    """Return whether a live holder has not renewed its lease for half of its duration. Renewals are due after a third.
 
     It may be dead on another machine, frozen, or cut off from the store.
     """
