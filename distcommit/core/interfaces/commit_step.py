@@ -238,6 +238,7 @@ class CommitStep(ABC):
         """Execute many steps and make them durable together. The default calls `execute` for each.
 
         Args:
+            steps: the steps.
             verdicts: the result of `verify_all`. Steps found DONE are not executed, but are made durable.
 
         Returns:
@@ -316,6 +317,11 @@ def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
 
 def require_success(step: str, callback: str, answer: object) -> None:
     """Check the value that a callback of a custom step or committer returned: True and None are a success.
+
+    Args:
+        step: the step's name for errors.
+        callback: the callback's name.
+        answer: the returned value.
 
     Raises:
         DistcommitError: if the value means failure.

@@ -52,6 +52,7 @@ class InferredSchemaStore(Protocol):
 
         Args:
             after: the id of the newest schema that the converter knows; 0 for none.
+            schema: the new schema.
 
         Returns:
             the id and the schema that are stored behind `after` now.
@@ -79,6 +80,7 @@ class Converter(RecordsProperties, ABC):
         """Return the schema of the results for an input schema.
 
         Args:
+            schema: the input schema.
             unit: the work unit; None if the job is checked before it has a plan. The result for None must hold for all
                 work units.
 
@@ -98,6 +100,7 @@ class Converter(RecordsProperties, ABC):
 
         Args:
             output_schema: the result of `convert_schema` for the schema of the batch.
+            batch: the input records.
             unit: the work unit that the records belong to.
 
         Raises:
@@ -236,5 +239,6 @@ class ForkOperator(ABC):
         have fails the work unit.
 
         Args:
+            batch: the records.
             branches: the branches that accept the schema, in the order of the job file.
         """

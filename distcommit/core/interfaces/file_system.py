@@ -153,6 +153,7 @@ class FileSystem(Protocol):
         """Open a new file for writing.
 
         Args:
+            path: the file.
             target: the name that the file will be renamed to, if it will be renamed. Needed only without `has_folders`:
                 there, without it, closing the file may raise FileExistsError.
 

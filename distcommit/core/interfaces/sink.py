@@ -181,6 +181,7 @@ class SinkWriter(RecordsProperties, ABC):
         """Write records of the dataset.
 
         Args:
+            batch: the records.
             origins: the origins of the records. None if the source's provenance columns are still in the batch, or if
                 the source has none.
         """
@@ -353,6 +354,8 @@ class Sink(Connected, ABC):
         """Open a writer for one attempt at one work unit.
 
         Args:
+            attempt: the attempt.
+            area: the attempt's staging folder.
             origin: the source of the records.
         """
 

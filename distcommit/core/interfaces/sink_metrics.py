@@ -17,6 +17,10 @@ class SinkMetrics:
 
     A run adds them up by branch and sink. It keeps the first 20 names of a sink; further names are counted together as
     `other`. Not thread-safe.
+
+    Args:
+        branch: the branch.
+        sink: name of the sink.
     """
 
     def __init__(self, branch: str = "", sink: str = "") -> None:

@@ -249,6 +249,7 @@ class Source(ConnectedSource, ABC):
 
         Args:
             dataset_urn: the dataset of the partition under another value of the setting `named_by`.
+            partition: the partition.
         """
         return dataset_urn
 

@@ -22,6 +22,7 @@ def with_settings(unit: WorkUnit, settings: Mapping[str, Mapping[str, Any]]) -> 
     Records that are rejected with these settings are processed again (`dataset reprocess`) with those of the job file.
 
     Args:
+        unit: the work unit.
         settings: plain data without `${` by construct and setting; of a custom class, its options. A construct has its
             name in the run's counts: `cast`, `json#2`, behind a fork `lake.cast`, and `fork`. A task checker is
             `main.task_checkers.row_count`.

@@ -57,6 +57,7 @@ class LogCommitStepStore(CommitStepStore):
     A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
 
     Args:
+        fs: file system of all folders.
         folder: folder of the stores.
         context: file system and roots of file steps.
         buckets: logs per job, for new stores.
@@ -183,6 +184,8 @@ class LogCommitStepStore(CommitStepStore):
         """Release a quarantined dataset, and record the release.
 
         Args:
+            store: the job.
+            urn: the dataset.
             how: "retry": the sequence can be committed again. "accept": the sequence counts as done, and the watermark
                 moves. "abandon": the sequence is undone, and the watermark stays. "restart": the sequence is undone,
                 and the watermark is deleted.
