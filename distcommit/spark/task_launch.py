@@ -123,8 +123,8 @@ def _log_at_info() -> None:
 class SparkLaunch:
     """Launcher of Spark jobs in a session. Jobs are tagged with the run's id, so that a cancellation finds them.
 
-    Jobs use an RDD, which takes half the time of a DataFrame, and a third on a cold start. Over Spark Connect, which
-    has no RDDs, they use a DataFrame. Reports must be small, because the driver has one of each task in memory.
+    Jobs use an RDD, which takes at most half the time of a DataFrame. Over Spark Connect, which has no RDDs, they use
+    a DataFrame. Reports must be small, because the driver has one of each task in memory.
 
     Attributes:
         spark: the session.

@@ -125,8 +125,8 @@ def seal_finished_work(
 def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
     """Record the head of the bucket's log in the job log, before any step is executed.
 
-    Otherwise, if this run died and the log then lost these sequences, nothing would show the loss: the published files
-    have the killed run's epoch, and the newest run has no task states.
+    Otherwise nothing would show a later loss of these sequences if this run died: their files have the killed run's
+    epoch.
     """
     user, generation = f"the run of epoch {settings.epoch}", settings.store.generation
     head = log.head(bucket)

@@ -113,7 +113,7 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
     """Run without ingest: fence all buckets, replay sequences of older runs, and delete superseded files.
 
     Raises:
-        FencedError: if a newer run has begun.
+        FencedError: if a newer run has begun before the recovery was complete.
         StaleStoreError: if the output is older than the store.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))

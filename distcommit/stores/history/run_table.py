@@ -202,8 +202,7 @@ def read_run_table(
 def encode_task_rows(rows: TaskRows) -> bytes:
     """Return the rows as a Parquet file.
 
-    Arrow arrays are made from buffers, because Arrow imports pandas before it makes arrays from Python lists. The
-    import takes a new process 0.2 s, as long as the process's part of a drain.
+    Arrow arrays are made from buffers, because making them from Python lists imports pandas, which takes 0.2 s.
     """
     task, number = rows.task, len(rows.rows)
     columns: dict[str, Sequence[Any]] = {

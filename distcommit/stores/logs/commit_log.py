@@ -60,8 +60,8 @@ class MakeDurable(IoRequest):
 def checkpoint_every(fold: Fold) -> int:
     """Return the number of segments after which a log gets a checkpoint.
 
-    Each task reads every segment above the newest checkpoint, and the driver reads the job log about ten times. A
-    checkpoint with few datasets therefore saves more than it costs.
+    Every reader reads all segments above the newest checkpoint. A checkpoint with few datasets therefore saves more
+    than it costs.
     """
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
@@ -104,8 +104,8 @@ class CommitLog(LogView):
         only if the state shows its effect. So `decide` must depend on the state alone, and must return None once the
         effect is there or has become impossible.
 
-        Records of other writers are made durable before a segment is put above them. After a power loss a folder may
-        keep only the later of two names, and a log with a gap cannot be read.
+        Records of other writers are made durable before a segment is put above them. Otherwise a power loss could
+        leave a gap, and a log with a gap cannot be read.
 
         Raises:
             OutcomeUnknownError: if puts keep failing without the state showing their effect.

@@ -141,9 +141,8 @@ UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
 def newer_runs(store: JobStore) -> str:
     """Return a description of the runs in the output that the store does not know; empty if there are none.
 
-    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read, because
-    a run puts its marker after its records. If the log were read first, a run that ends between the two readings would
-    count as unknown.
+    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read,
+    because a run puts its marker after its records.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
