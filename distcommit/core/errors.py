@@ -104,7 +104,6 @@ def printable(text: object, *, lines: bool = False) -> str:
     """Escape characters that would control a terminal, forge a log line or reorder the text.
 
     Args:
-        text: the text to show.
         lines: whether line breaks and tabs stay.
     """
     return _UNPRINTABLE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _escape(match[0]), f"{text}")
@@ -317,7 +316,7 @@ class CorruptError(DistcommitError):
 
 
 class StaleStoreError(CorruptError):
-    """The store is older than the published output, or belongs to another output. No run starts on it."""
+    """Store and output do not belong together: one is older, or belongs to another. No run begins."""
 
     id = "STORE_OUTPUT_MISMATCH"
 
@@ -351,7 +350,7 @@ class LostError(DistcommitError):
 
 
 class SourceUnavailableError(TransientError):
-    """The source as a whole is unreachable. Nothing was planned, and pending commits are replayed."""
+    """The source as a whole could not be planned. Nothing is read, and pending commits are replayed."""
 
     id = "SOURCE_UNAVAILABLE"
 

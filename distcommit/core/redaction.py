@@ -2,9 +2,8 @@
 
 Errors of clients, drivers and custom classes may quote a setting's value. Every error text that is stored or shown
 passes `redacted`. The driver registers a value where it is read (the job file, a secret's file); an executor gets the
-values with the task flow. Once a process has a value, its log records are redacted at creation. So no handler prints a
-value, not even logging's last-resort handler, which prints the executors' logs with tracebacks. Values of fewer than
-six characters are not redacted, because they may occur in a text by chance.
+values with the task flow. Once a process has a value, its log records are redacted at creation, so that no handler
+prints the value. Values of fewer than six characters are not redacted, because they may occur in a text by chance.
 """
 
 from __future__ import annotations
@@ -73,8 +72,6 @@ def _forms(value: str) -> Iterator[str]:
 
 
 class _RedactingRecords:
-    """Log record factory that redacts the records of another factory."""
-
     def __init__(self, before: Any) -> None:
         self._before = before
 

@@ -70,10 +70,10 @@ def at_or_past(position: Position, other: Position) -> bool:
 
 
 def as_offset(position: Position) -> int:
-    """Return the integer position of a source that counts in whole numbers.
+    """Return the position of a source that counts in whole numbers as an integer. A fraction is cut off.
 
     Raises:
-        ValueError: if the position is not an integer.
+        ValueError: if the position is composite, or a text that is not a whole number.
     """
     if not isinstance(position, tuple):
         return int(position)

@@ -28,7 +28,6 @@ def error_branch_of(branch: str) -> str:
 
 
 def is_error_branch(branch: str) -> bool:
-    """Return whether a branch is an error branch."""
     return branch == ERRORS or branch.startswith(f"{ERRORS}/")
 
 
@@ -338,7 +337,6 @@ class TaskState(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
-        """Return the staged files of all branches."""
         return tuple(file for result in self.branches for file in result.files)
 
     @property

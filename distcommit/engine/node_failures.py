@@ -1,7 +1,7 @@
-"""Failures that may be the node's: another executor repeats the task.
+"""Failures that may be the node's: a missing package, no temporary folder, a failed local disk.
 
-A task that meets such a failure raises NodeFailedError, so that Spark runs it again and counts the failure for the
-executor. All finished work is in the store, so the repeated task does only the rest.
+A task that meets such a failure raises NodeFailedError. Spark then runs it again on another executor and counts the
+failure for this one. All finished work is in the store, so the repeated task does only the rest.
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ class NodeFailedError(Exception):
 
 
 def hand_back(settings: RunSettings, error: BaseException | None) -> None:
-    """Do nothing if the error is not the node's, or if no other executor would repeat the task.
+    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task.
 
-    Raises:
-        NodeFailedError: otherwise. The caller must have stored nothing about the failure.
+    The caller must have stored nothing about the failure.
     """
     if settings.hands_back and any(_is_of_node(cause, settings.store.fs.scheme) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, and the errors from which it was raised."""
     yielded: list[BaseException] = []
     while error is not None and error not in yielded:
         yielded.append(error)
@@ -56,9 +54,8 @@ def _is_of_node(error: BaseException, scheme: str) -> bool:
     """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
 
     Args:
-        error: the error.
-        scheme: scheme of the job's folders. Without `file`, an error about a path that this machine does not have
-            is the target's.
+        scheme: scheme of the job's folders. If it is not `file`, and the folder of the path in the error does not exist
+            on this machine, the error is the target's.
     """
     if isinstance(error, ImportError | NodeFailedError):
         return True

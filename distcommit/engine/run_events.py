@@ -17,7 +17,7 @@ from distcommit.core.records.run_reasons import Reasons
 
 
 class RunBegan(msgspec.Struct, frozen=True):
-    """The run has its epoch."""
+    """The run has begun and has its epoch."""
 
     run_id: str
     """The run's id."""
@@ -43,7 +43,7 @@ class PhaseBegan(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """Progress of one task, or of all tasks of a phase together. The sum is reported about twice a second."""
+    """Progress of one task, or of all tasks of the run so far together. The sum is reported about twice a second."""
 
     phase: str = ""
     """Name of the phase."""
@@ -65,7 +65,6 @@ class Progressed(msgspec.Struct, frozen=True):
     """
 
     def __add__(self, other: Progressed) -> Progressed:
-        """Return the progress of both together."""
         rates = [rate for rate in (self.slowest, other.slowest) if rate]
         return Progressed(
             phase=self.phase,
@@ -216,7 +215,5 @@ class Observer(Protocol):
 
 
 class NullObserver:
-    """An observer that ignores all events."""
-
     def observe(self, event: Event) -> None:
         pass

@@ -90,7 +90,9 @@ class RunSettings:
 
     @property
     def gate(self) -> Gate:
-        """Return whether this run seals sequences as open, or as held until the run's decision."""
+        """The gate of sequences that this run seals: held for an all-or-none job, passed with at-least-once, else
+        open.
+        """
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
 
     def replays(self, sequence: SealedSequence) -> bool:

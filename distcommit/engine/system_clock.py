@@ -1,4 +1,4 @@
-"""The system clock."""
+"""The clock of this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import time
 
 
 class SystemClock:
-    """The clock of this machine."""
-
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -12,7 +12,11 @@ from distcommit.schemas.known_columns import Columns
 
 
 def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """Return the known columns behind a construct."""
+    """Return the known columns behind a construct.
+
+    Raises:
+        ConfigurationError: if it does not accept the columns before it.
+    """
     match construct:
         case ConverterSettings():
             return construct.convert_columns(columns)
@@ -25,7 +29,9 @@ def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Colum
 
 
 def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raise ConfigurationError if a checker cannot check these columns."""
+    """Raise ConfigurationError if a checker cannot check these columns. Custom checkers are asked only if all are
+    known.
+    """
     if isinstance(checker, CheckerSettings):
         checker.check_columns(columns)
     elif (schema := columns.full_schema()) is not None:

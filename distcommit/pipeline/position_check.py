@@ -74,7 +74,6 @@ class PositionCheck:
                 )
 
     def _ranges(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
-        """Yield the lowest and highest offset of each partition of a batch."""
         if self.provenance is None or not self.unit.low.positions or not batch.num_rows:
             return
         partition_column, offset_column = self.provenance.partition_column, self.provenance.offset_column
@@ -157,9 +156,7 @@ def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
 
 
 def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes: ranges in which the source has no record. They must be within the work unit.
-
-    The audit relies on the holes that are stored in footers.
+    """Return the holes, which must be within the work unit. The audit relies on the holes that are stored in footers.
 
     Raises:
         SourceError: if a hole is outside the work unit.

@@ -34,13 +34,13 @@ class ProgressCounters:
 
     @property
     def seconds_by_activity(self) -> dict[str, float]:
-        """Seconds by activity."""
+        """Seconds by activity, of ended attempts and the current one."""
         ended, now = self._ended, self._at_work
         return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
 
     @contextmanager
     def at(self, activity: str) -> Iterator[None]:
-        """Count the time of the block."""
+        """Count the time of the block as time of the activity."""
         began_s = time.perf_counter()
         try:
             yield
@@ -48,13 +48,13 @@ class ProgressCounters:
             self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
     def count_batch(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
-        """Count a batch. `seconds_by_activity` is what the current attempt has spent so far."""
+        """Count a batch. `spent` is what the current attempt has spent so far: seconds by activity."""
         self.records += records
         self.bytes_read += bytes_read
         self._at_work = spent
         self.on_change()
 
     def ended(self, spent: Mapping[str, float]) -> None:
-        """End the current attempt, which has spent this."""
+        """End the current attempt, and add what it has spent, in seconds by activity."""
         self._at_work = spent
         self._ended, self._at_work = self.seconds_by_activity, {}

@@ -49,7 +49,7 @@ def run_work_unit(
     schema_store: SchemaStore | None = None,
     counters: ProgressCounters | None = None,
 ) -> TaskState:
-    """Read and prepare a work unit in one call. Arguments and errors are those of `Attempt`."""
+    """Read and prepare a work unit in one call. The arguments are those of `Attempt` and of `Attempt.read`."""
     attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, counters=counters)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
@@ -65,13 +65,9 @@ class Attempt:
     puts the state.
 
     Args:
-        flow: the job's task flow.
-        unit: the work unit to read.
-        area: the attempt's staging folder.
         identity: run, work unit and attempt.
         clock: for start and end times.
         schema_store: where converters store schemas.
-        counters: the task's progress counters.
     """
 
     def __init__(
@@ -102,8 +98,8 @@ class Attempt:
     def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
         """Read the work unit, and run all converters, checkers and the fork.
 
-        If `deadline_ms` (milliseconds since 1970) has passed, no record is read, and the attempt succeeds with an empty
-        range.
+        At `deadline_ms` (milliseconds since 1970; 0 for never) reading stops after the current batch, and the attempt
+        succeeds with the range read. If it has passed before the attempt, the range is empty.
 
         With `keeps_prefix`, a failed attempt keeps the whole batches that it read before the failure, if all branches
         have received these batches and the mandatory task checkers accept them. The outcome is then PARTIAL.
@@ -142,7 +138,6 @@ class Attempt:
         )
 
     def _record_properties_of_failure(self) -> None:
-        """Record the properties that the parts of a failed attempt can still return."""
         if self._branches is not None:
             with suppress(Exception), foreign_errors():  # the attempt already has an error to report
                 self._properties = properties_of_parts(self._flow, self._branches.pipelines, self._extraction)
@@ -290,8 +285,6 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """The range and the counts up to the end of a batch."""
-
     high: Watermark
     read: int
     bytes_read: int

@@ -152,7 +152,6 @@ class TaskFlow:
 
     @property
     def _patterns(self) -> Sequence[str]:
-        """The distinct patterns of datasets in all chains."""
         chains = [self.stages, *(chain for branch in self.branches for chain in (branch.stages, branch.checks))]
         return tuple(dict.fromkeys(pattern for chain in chains for part in chain for pattern in part.datasets))
 
@@ -197,7 +196,6 @@ class TaskFlow:
 
     @property
     def sinks(self) -> Sequence[Sink]:
-        """The sinks of all branches."""
         return tuple(branch.sink for branch in self.branches)
 
     @property
@@ -229,7 +227,6 @@ class TaskFlow:
         """Describe the first target of a dataset's sinks that the source reads; empty if it reads none of them.
 
         Args:
-            dataset_urn: the dataset.
             branch: check only this branch's sink, and compare only the names of targets, not their systems; empty to
                 check all branches by name and system.
         """
@@ -250,13 +247,12 @@ class TaskFlow:
 
     @property
     def converters(self) -> Iterator[Converter]:
-        """The converters of all chains."""
         chains = [self.stages, *(branch.stages for branch in self.branches)]
         return (stage.construct for chain in chains for stage in chain if isinstance(stage.construct, Converter))
 
     @property
     def makes_several(self) -> bool:
-        """Whether a record may become several."""
+        """Whether a converter may make several records of one."""
         return any(converter.makes_several for converter in self.converters)
 
     def announce(self, datasets: Sequence[str], run_id: str) -> None:

@@ -21,8 +21,6 @@ NamedNow = Callable[[str, str], str]
 
 @dataclass(slots=True)
 class _Read:
-    """The range of a dataset that was read under other names."""
-
     positions: dict[str, Position] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     incarnation: str = ""

@@ -1,6 +1,4 @@
-"""The positions that the audit expects after an operator has set a watermark. The model is
-`tests/spec/set_model.py`.
-"""
+"""The positions that the audit expects after an operator has set a watermark. The model: `tests/spec/set_model.py`."""
 
 from __future__ import annotations
 

@@ -57,7 +57,6 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
     The epoch is the number of the record, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        fold: state of the job log.
         run_id: unique id of the run.
         begun_at: the newest epoch when the run started. If the log now has a newer one, this run cannot fence it.
     """
@@ -241,7 +240,7 @@ def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> H
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: start the move to `generation`. No other record is valid until the move has finished."""
+    """In the job log: start the move to `generation`. Until it has finished, no CUT and no HEADS is valid."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 
@@ -253,7 +252,7 @@ def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
 
 
 def beginning() -> Checkpoint:
-    """Return the first record of a new log."""
+    """Return the first record of a new log: an empty checkpoint."""
     return Fold().checkpoint()
 
 

@@ -103,7 +103,6 @@ def _restore(number: int, record: Checkpoint, fold: Fold) -> None:
 
 
 def _apply_job_record(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
-    """Apply records of log heads and of moves to another generation."""
     match record:
         case Cut():
             fold.heads |= {head.bucket: head for head in record.heads}

@@ -117,13 +117,15 @@ def readiness(
 ) -> Readiness:
     """Decide whether a dataset can be sealed.
 
-    1. Each work unit gets a winner: the first by attempt id of its successful attempts whose staged files are complete.
-    If an attempt has succeeded, failed attempts do not matter.
+    1. Each work unit gets a winner: the first by attempt id of its successful attempts whose staged files are
+       complete. If an attempt has succeeded, failed attempts do not matter.
     2. With policy `partial`, a work unit without a winner gets the failed attempt that has read the most records, if
-    its staged files are complete. Positions and files of different attempts are never combined, because that would
-    leave a gap. 3. Until ingest has ended, a work unit without a successful attempt may still get one, so the decision
-    is to wait. 4. Winners are used from the planned watermark on, partition by partition, up to the first gap. The next
-    run reads everything beyond a gap.
+       its staged files are complete. Positions and files of different attempts are never combined, because that would
+       leave a gap.
+    3. Until ingest has ended, a work unit without a successful attempt may still get one, so the decision is to wait.
+    4. Winners are used from the planned watermark on, partition by partition, up to the first gap. The next run reads
+       everything beyond a gap.
+    5. If the watermark would not move and no winner has prepared output, the dataset is not ready.
 
     An attempt that reports a range outside its work unit counts as failed.
 
@@ -190,7 +192,6 @@ def _winners(
 
 
 def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str, str]) -> str:
-    """Return why no successful attempt at a work unit can win."""
     if not attempts:
         return errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished"
     paths = ", ".join(file.staged_path for file in attempts[0].files)

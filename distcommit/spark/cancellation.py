@@ -61,8 +61,6 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
 
     Args:
         launch: launches jobs in the run's session.
-        spark: the run's own session.
-        settings: the run.
 
     Yields:
         the cancellable launcher.

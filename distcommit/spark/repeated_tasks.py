@@ -1,4 +1,4 @@
-"""Task attempts that failed for a reason that may be their node's, as Spark's status store lists them.
+"""Notes on task attempts that failed for a reason that may be their node's.
 
 Spark repeats such an attempt on another executor, so that the run itself meets no error.
 """
@@ -29,7 +29,7 @@ _TODO = (
 
 
 def describe_repeated(context: SparkContext, tag: str) -> Reasons:
-    """Return a note for each executor on which attempts of the newest job with this tag failed like that.
+    """Return a note for each executor on which attempts of the newest job with this tag failed for such a reason.
 
     Notes are diagnostics: if Spark does not list the attempts, there are none.
     """

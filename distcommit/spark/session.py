@@ -84,11 +84,12 @@ def active_session() -> SparkSession | None:
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """Open a session with the job file's settings. The caller must stop it.
 
-    The job file's settings take precedence over settings of spark-submit and spark-defaults.conf; replaced settings are
-    logged. The master of spark-submit is not replaced.
+    The job file's settings take precedence over settings of spark-submit and spark-defaults.conf; replaced settings
+    are logged. The master of spark-submit is not replaced.
 
     Raises:
-        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark rejects its settings.
+        ConfigurationError: if Java or the packages for Spark Connect are missing, the Spark Connect server does not
+            respond, or Spark rejects its settings.
         ProcessLostError: if the JVM died during startup.
         TransientError: if Spark cannot reach its cluster, a port or a file.
     """

@@ -78,8 +78,6 @@ def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetS
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One dataset of the source, to be read by Spark."""
-
     spark: SparkSession
     source: SparkSource
     frames: StagedFrames

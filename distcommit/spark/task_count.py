@@ -26,7 +26,8 @@ _MAX_EXECUTORS = 10_000
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
     """Return the number of tasks of a run: the setting, or `waves` for each slot.
 
-    There are at most as many tasks as buckets, but at least as many as slots, because reading can use all slots.
+    The number is at most that of buckets or of slots, whichever is greater; over Spark Connect, at most that of
+    buckets.
 
     Raises:
         ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its

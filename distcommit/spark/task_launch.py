@@ -123,8 +123,8 @@ def _log_at_info() -> None:
 class SparkLaunch:
     """Launcher of Spark jobs in a session. Jobs are tagged with the run's id, so that a cancellation finds them.
 
-    Jobs use an RDD, which takes half the time of a DataFrame, and a third on a cold start. Over Spark Connect, which
-    has no RDDs, they use a DataFrame. Reports must be small, because the driver has one of each task in memory.
+    Jobs use an RDD, which takes at most half the time of a DataFrame. Over Spark Connect, which has no RDDs, they use
+    a DataFrame. Reports must be small, because the driver has one of each task in memory.
 
     Attributes:
         spark: the session.
@@ -207,7 +207,6 @@ def _attempts_to_repeat(spark: SparkSession) -> int:
 
 
 def _with_notes(report: Any, notes: Reasons) -> Any:
-    """Return a task's report with more notes."""
     if isinstance(report, Report):
         return msgspec.structs.replace(report, notes=report.notes + notes)
     part = getattr(report, "report", None)
@@ -225,7 +224,6 @@ def _description(call: PartitionCall[Any]) -> str:
 
 
 def over_connect(spark: SparkSession) -> bool:
-    """Return whether the session uses Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

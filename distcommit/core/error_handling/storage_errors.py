@@ -37,7 +37,11 @@ REFUSALS = {
 
 
 def storage_error(error: OSError, subject: str, **ids: str) -> DistcommitError:
-    """Return the typed error for a failed storage operation, with its cause: transient unless the data is the cause."""
+    """Return the typed error for a failed storage operation, with its cause.
+
+    It is a StorageRefusedError if the storage rejects the operation, another TransientError in an outage, and a
+    DistcommitError otherwise.
+    """
     typed = _typed(error, subject, ids)
     typed.__cause__ = error
     return typed

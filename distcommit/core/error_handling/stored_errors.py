@@ -20,9 +20,7 @@ _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 
 
 def is_outage(text: str) -> bool:
-    """Return whether the cause lies outside the data and the source's program: a transient error, a failed storage or
-    connection, or a missing report.
-    """
+    """Return whether a transient error or a failed storage or connection is the cause, or the text names no error."""
     name = _class_name(text)
     return not name or name in {"OSError", "TimeoutError", *_names(TransientError), *_names(ConnectionError)}
 

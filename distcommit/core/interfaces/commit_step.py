@@ -1,4 +1,4 @@
-"""Commit steps: one effect each, with its proof.
+"""Commit steps: each brings about one effect at its target, and can prove it.
 
 After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 """
@@ -133,7 +133,7 @@ class CommitStep(ABC):
 
     @abstractmethod
     def verify(self) -> Verification | bool:
-        """Return DONE, PENDING or LOST. A bool is accepted: True is DONE, False is PENDING."""
+        """Return whether the effect is DONE, PENDING or `Lost`. A bool is accepted: True is DONE, False is PENDING."""
 
     @abstractmethod
     def execute(self) -> bool | None:

@@ -262,8 +262,10 @@ class SinkCommitter(ABC):
         """Close connections. Called after an error, and by the default of `release`."""
 
     def release(self) -> None:
-        """Called instead of `close` if no call of this committer has raised an error. It may keep connections open for
-        the committers that this process opens later. The default calls `close`."""
+        """End the committer, in place of `close`, if none of its calls has raised an error.
+
+        It may keep connections open for committers that this process opens later. The default calls `close`.
+        """
         self.close()
 
 
@@ -322,8 +324,8 @@ def check_plain(value: Any) -> None:
     """Check that a value is plain data, as a commit info must be.
 
     Raises:
-        TypeError: if the value is, or contains, anything else than numbers, text, bytes, booleans, None, lists and
-            dicts.
+        TypeError: if the value is, or contains, anything else than integers from -2^63 to 2^64 - 1, floats, text,
+            bytes, booleans, None, lists, and dicts with text keys.
     """
     match value:
         case None | bool() | float() | str() | bytes():

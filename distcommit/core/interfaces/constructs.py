@@ -142,7 +142,7 @@ class Converter(RecordsProperties, ABC):
 
 
 class RowChecker(RecordsProperties, ABC):
-    """Checks each record."""
+    """Decides for each record whether it passes."""
 
     groups_schemas: ClassVar[bool] = False
 

@@ -63,9 +63,7 @@ class StagedWriter(Protocol):
     """
 
     @property
-    def size_bytes(self) -> int:
-        """Return the number of bytes written so far."""
-        ...
+    def size_bytes(self) -> int: ...
 
     @property
     def checksum(self) -> int:
@@ -119,9 +117,7 @@ class FileSystem(Protocol):
     parallel_calls: int
     parallel_buckets: int
 
-    def read(self, path: str) -> bytes:
-        """Return all bytes of a file."""
-        ...
+    def read(self, path: str) -> bytes: ...
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         """Return the names in a folder, in any order; empty if the folder does not exist."""

@@ -40,7 +40,7 @@ class SinkMetrics:
         self._counts[name] = min(self._counts.get(name, 0) + max(0, index(amount)), _LARGEST)
 
     def part(self, branch: str, sink: str) -> SinkMetrics:
-        """Return the counters of one branch of an attempt, whose counters these are."""
+        """Create the counters of one branch of the attempt, and return them. `counters` includes their values."""
         self._parts.append(SinkMetrics(branch, sink))
         return self._parts[-1]
 

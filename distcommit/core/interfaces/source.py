@@ -59,7 +59,7 @@ class SkippedDataset:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of a dataset, that is, of its unread records.
+    """How far a dataset is behind its source.
 
     Attributes:
         dataset_urn: URN of the dataset.

@@ -1,7 +1,7 @@
 """Watermark types: encodings of a source's values as positions.
 
-The protocol compares positions as plain data, without custom code. Therefore a type is an order-preserving encoding of
-values as positions, with a name and a version that a source fixes.
+The protocol compares positions as plain data, without custom code. So the encoding must preserve order, and a source
+fixes its name and version.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class DeferredCause(Struct, frozen=True):
 
 
 class DeferredCounts(Struct, frozen=True):
-    """Counts of the records that sources left for later runs, by cause. Each cause names at most ten datasets."""
+    """Counts of the records that sources left for later runs, by cause."""
 
     causes: tuple[DeferredCause, ...] = ()
     """Sums by cause."""

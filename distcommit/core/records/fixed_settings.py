@@ -1,6 +1,4 @@
-"""Fixed settings: they give stored state its meaning, so a store with committed state accepts only the recorded
-values.
-"""
+"""Fixed settings: settings that give stored state its meaning."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class FixedSetting:
 
 @dataclass(frozen=True, slots=True)
 class FixedSettings:
-    """The job's fixed settings: once state is committed, a store accepts only their recorded values.
+    """The fixed settings of a job.
 
     Attributes:
         settings: the settings, with their remedies, by name in the job file.
@@ -46,7 +44,6 @@ class FixedSettings:
         return self.settings[name].value
 
     def with_values(self, values: Mapping[str, str]) -> FixedSettings:
-        """Return a copy with other values for these settings."""
         return replace(
             self, settings={**self.settings, **{name: FixedSetting(value) for name, value in values.items()}}
         )

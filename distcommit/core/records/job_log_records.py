@@ -75,7 +75,7 @@ class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
 
 
 class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
-    """Starts the move to generation `generation`. Nothing else is valid until it has finished.
+    """Starts the move to generation `generation`. Until it has finished, no `Cut` and no `Heads` is valid.
 
     Attributes:
         epoch: the run.

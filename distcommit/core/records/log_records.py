@@ -231,7 +231,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
         dataset_urn: the dataset.
         open: the sequence that is not done, if there is one.
         watermark: the stored watermark; None if nothing was committed.
-        closed_epoch: the newest epoch that may not seal again.
+        closed_epoch: runs up to this epoch can no longer seal the dataset.
         done_epoch: the newest epoch whose sequence is published.
         origin: the first position ever read, by partition.
         skipped: ranges of which nothing is published.

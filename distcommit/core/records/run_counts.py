@@ -263,7 +263,7 @@ class RunCounts(Struct, frozen=True):
 
     @classmethod
     def total(cls, parts: Iterable[RunCounts]) -> RunCounts:
-        """Return the sum of many."""
+        """Return the sum of the parts."""
         return sum(parts, cls())
 
     def only(self, *names: str) -> RunCounts:

@@ -111,6 +111,5 @@ _OF_ONE_DATASET = frozenset({"bucket", "dataset", "file", "offset", "partition",
 
 
 def _shared_names(names: re.Match[str]) -> str:
-    """Return the names without those that differ between datasets."""
     shared = [name for name in names[1].split(", ") if name.partition("=")[0] not in _OF_ONE_DATASET]
     return f" [{', '.join(shared)}]" if shared else ""

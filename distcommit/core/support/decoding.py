@@ -1,8 +1,8 @@
 """Decoding of bytes to typed values. All of msgspec's decoders are created here.
 
 When msgspec first uses a type, it analyzes the type without a lock. Another thread that uses the type at that moment
-sees a partial result, which crashes the process (msgspec 0.22: a segmentation fault when two threads read a footer). So
-each type is analyzed under a lock, with all types that it contains.
+sees a partial result, which crashes the process (msgspec 0.22). So each type is analyzed under a lock, with all types
+that it contains.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ def _requirement(extras: str, root: Path = _ROOT, direct_url: str | None = None)
     """Return the arguments of pip that name distcommit and its extras, from where it was installed.
 
     Args:
-        extras: the extras in brackets.
         root: the folder that has the package.
         direct_url: the content of pip's record `direct_url.json`; default: that of this installation.
     """

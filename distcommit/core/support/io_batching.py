@@ -1,8 +1,7 @@
 """I/O batching: many generators share storage operations.
 
-Committing a bucket waits for the storage several times: to put a log segment, to sync a folder, to rename files. One
-sync for eight buckets takes about as long as a sync for one. Therefore the work on a bucket is a generator. Where the
-work needs the storage, the generator yields a *request* and receives the answer::
+One sync for eight buckets takes about as long as a sync for one. Therefore the work on a bucket is a generator. Where
+the work needs the storage, the generator yields a *request* and receives the answer::
 
     def close(log: CommitLog) -> BatchedWork[None]:
         is_put = yield PutIfAbsent(fs, path, data)

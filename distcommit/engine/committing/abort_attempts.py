@@ -1,10 +1,10 @@
 """Abort attempts: the sinks delete their data at the targets once no commit sequence can contain the attempts.
 
-Some sinks leave data at the target before the commit. For these sinks a task writes a file, the note, beside the
-attempt's staging folder, durably, before it opens a writer. The committer deletes the note of an attempt before it
-executes the first step of the sequence that contains the attempt. A note that remains therefore belongs to an
-aborted attempt as soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for an older
-run when this run has fenced the bucket and no pending, quarantined or revoking sequence of that run contains it.
+If a sink leaves data at the target before the commit, a task durably writes a file, the note, beside the attempt's
+staging folder before it opens a writer. The committer deletes the note of an attempt before it executes the first step
+of the sequence that contains the attempt. A remaining note of this run belongs to an aborted attempt once its dataset
+is DONE. A remaining note of an older run does once this run has fenced the bucket and no pending, quarantined or
+revoking sequence contains the attempt.
 """
 
 from __future__ import annotations
@@ -90,7 +90,6 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
     Args:
         settings: settings of this run, which has fenced the bucket.
         epoch: epoch of the older run.
-        bucket: the bucket.
         past_states: task states of past runs, shared by all buckets of the caller.
 
     Returns:
@@ -110,14 +109,15 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
 
 
 def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
-    """Abort an older run's attempts in one bucket that its pending, quarantined and revoking sequences do not contain.
+    """Abort an older run's attempts in one bucket that no pending, quarantined or revoking sequence contains.
 
-    A quarantine may last long, and prepared transactions hold locks. Staged files stay until the bucket is swept. So do
-    the notes of attempts that have not ended: a process of the older run may still write.
+    Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
+    of the older run may still write.
 
     Args:
-        settings, epoch, bucket, past_states: as for `sweep_aborted`.
-        fold: state of the bucket's log.
+        settings: settings of this run, which has fenced the bucket.
+        epoch: epoch of the older run.
+        past_states: task states of past runs, shared by all buckets of the caller.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

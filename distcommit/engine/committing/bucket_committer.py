@@ -3,8 +3,8 @@
 Several committers may work on the same bucket at the same time; the bucket's log decides which of their records are
 valid. If a process dies in the middle of a commit, another committer, the drain or the next run completes the commit.
 
-Committers of several buckets run together (`core.support.io_batching`). Their log segments, renames and syncs are
-batched, so that all buckets together need as many disk barriers as one.
+Committers of several buckets run together and batch their log segments, renames and syncs
+(`core.support.io_batching`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ class BucketCommitter:
     """The committer of one bucket in one run.
 
     Args:
-        settings: settings of the run.
-        bucket: the bucket.
         observer: receives events of sealed, done and quarantined sequences.
         plans: plans of the bucket's datasets; empty if the committer only replays older sequences.
         tables: task states, shared by all committers of a task.
@@ -92,7 +90,8 @@ class BucketCommitter:
     def commit_ready(self, *, ended: bool) -> BatchedWork[None]:
         """Seal the datasets that are complete. Then execute, close and clean up the sequences sealed here.
 
-        With at-least-once, complete datasets are published first, then sealed and closed by one record.
+        A job that publishes all datasets or none only seals. With at-least-once, complete datasets are published
+        first, then sealed and closed by one record.
 
         Args:
             ended: whether ingest had ended before this call. If so, missing attempts count as failed, and the committer
@@ -143,12 +142,11 @@ class BucketCommitter:
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count the outcome of each planned dataset after the drain, and return the outcomes as rows."""
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count the outcomes on which the decision of an all-or-none job depends, and return them as rows. Call it
-        after the drain.
+        """Count the outcomes on which the decision of an all-or-none job depends, after the drain. Return them as
+        rows.
         """
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
@@ -161,7 +159,6 @@ class BucketCommitter:
     # -- sealing
 
     def _ready_sequences(self, fold: Fold, ended: bool) -> list[SealedSequence]:
-        """Return the sequences of datasets that are ready."""
         self._built.clear()
         sequences, results = list[SealedSequence](), self._open.ready(fold, self._context, ended=ended)
         complete = stage_replacements(self._settings, self._bucket, fold, results, self._notes.unpublished)
@@ -293,7 +290,7 @@ class BucketCommitter:
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Close published datasets in this committer and delete the files of their attempts."""
+        """Close published datasets in this committer, and delete their task output."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
 

@@ -96,10 +96,6 @@ def record_failures(
     outage, program version or sink setting caused it.
 
     Args:
-        log: log of the bucket.
-        settings: settings of the run.
-        context: file system and roots of the steps.
-        bucket: the bucket.
         failed: error of each sequence.
         loaded: steps of the sequences whose steps could be read.
         tally: receives counts, reasons and events.

@@ -19,8 +19,9 @@ logger = logging.getLogger(__name__)
 class RemoveProbes(IoRequest):
     """I/O request: delete the output probes of dead committers. Requests of many buckets share one listing.
 
-    Send it for a bucket before a pending sequence is taken over: a dead committer's bucket always has one. If a live
-    committer loses its probe, that committer reports an outage and tries again.
+    An output probe is a file without records that a committer writes to staging and renames into the output, to check
+    both. Send the request for a bucket before a pending sequence is taken over. A live committer that loses its probe
+    reports an outage and tries again.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -42,7 +43,11 @@ class RemoveProbes(IoRequest):
 
 
 def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:
-    """Delete the task output of datasets whose sequences are DONE. Return the number of deleted files."""
+    """Delete the task output of datasets whose sequences are DONE. Return the number of deleted files.
+
+    The folder of an attempt stays if the attempt has not ended, or if its data at a target could not be deleted.
+    Errors of the file system are only logged.
+    """
     if not plans:
         return 0
     fs, staging = settings.store.fs, settings.store.roots.staging

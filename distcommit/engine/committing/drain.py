@@ -1,4 +1,4 @@
-"""The drain: after ingest, seal, execute and close the sequences that remain in the buckets, whichever task sealed
+"""The drain: seal, execute and close the sequences that remain in the buckets after ingest, whichever task sealed
 them.
 """
 
@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report:
-    """After ingest: seal, execute and close the remaining sequences of the partition's buckets."""
+    """Seal, execute and close the remaining sequences of the partition's buckets. If the job publishes all or none,
+    only seal.
+    """
     return _finish(settings, partition, seal=True)
 
 
@@ -111,7 +113,9 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """Inputs that a partition reads once for all of its buckets. `ended` (whether ingest has ended) is read first."""
+    """Inputs that a partition reads once for all of its buckets: `ended`, whether ingest has ended, before the task
+    states.
+    """
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -129,7 +133,7 @@ def _finish_bucket(
 ) -> BatchedWork[_BucketResult]:
     """Seal and publish the remaining sequences of a bucket, and report its log head.
 
-    The head is not reported if the log is shorter than the head that the job log has recorded.
+    If the log is shorter than the head that the job log has recorded, no head is reported.
     """
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None

@@ -24,9 +24,6 @@ class OpenDatasets:
     """The open plans of a bucket. A plan is removed once its dataset is published, or cannot be committed in this run.
 
     Args:
-        settings: settings of the run.
-        bucket: the bucket.
-        plans: plans of the bucket's datasets.
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
@@ -83,8 +80,6 @@ class OpenDatasets:
         Datasets that cannot be committed in this run are moved to `not_committed`.
 
         Args:
-            fold: state of the bucket's log.
-            context: file system and roots of the steps.
             ended: whether ingest has ended, so that missing attempts count as failed.
         """
         staged = StagedFiles(context.fs, context.staging_root)

@@ -142,7 +142,7 @@ class _RecoveryContext:
         ended_epoch: the newest run that has marked its end in the output.
         manifest: manifest of the previous snapshot.
         past: task states of past runs, read on demand.
-        killed: the killed run whose finished work units this run seals.
+        killed: the killed run whose finished work units this run seals; None if there is none.
     """
 
     job_fold: Fold
@@ -244,7 +244,8 @@ def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int,
     """Abort the attempts of older runs in a bucket that no open sequence contains, and delete the staged files of runs
     without open sequences. Return the number of deleted files.
 
-    The staged files of a run that is resumed stay. An attempt that comes after this run's recovery deletes nothing.
+    The staged files of a run that is resumed stay. If killed runs are resumed, an attempt at the recovery task that
+    starts after CUT 1 deletes nothing.
     """
     resumed = resumed_epoch(settings, recovery.job_fold)
     if resumed == settings.epoch:
@@ -269,7 +270,6 @@ def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, ope
 
 
 def _as_recovery(done: Tally) -> Report:
-    """Return the committer's counts and reasons as counts and reasons of recovery."""
     counts = replace(
         done.counts.only(*EXECUTION_COUNTS, "sequences_dropped", "datasets_quarantined", "files_swept"),
         sequences_replayed=done.counts.datasets_committed,

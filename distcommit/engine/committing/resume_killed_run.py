@@ -3,7 +3,7 @@
 With `task.resume_across_runs` a finished work unit is a checkpoint: its files are closed, and its task state has the
 reached position. Recovery seals the finished work units of the previous run up to the first gap, by the same rules by
 which that run would have sealed them. The sequence has the killed run's epoch, so that file names, footers and ledgers
-agree with it. Afterwards the sequence is replayed as any other, and planning continues behind it.
+agree with it. Then the sequence is replayed, and planning continues at its end.
 
 A late attempt at a recovery task may still seal such a sequence, until a newer run fences the bucket. Therefore no run
 sweeps the staged files of the run that it resumes; the run after it does.
@@ -51,18 +51,20 @@ class KilledRun:
 
 
 def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
-    """Return the epoch of the previous run if it was killed and this run resumes it; else 0.
+    """Return the epoch of the previous run if it was killed and `settings.resume_across_runs` is set; else 0.
 
-    Only the job log determines the result, so that all attempts at all recovery tasks agree. An attempt that comes
-    after this run's recovery returns the run's own epoch.
+    Only the job log decides, so that all attempts at all recovery tasks agree. After this run's CUT 1 the result is
+    the run's own epoch.
     """
     is_dead = job_fold.began_epoch > job_fold.ended_epoch
     return job_fold.began_epoch if settings.resume_across_runs and is_dead else 0
 
 
 def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
-    """Return the killed run to resume. Return None if there is none, if its job file or its software was another one,
-    or if its records cannot be read: then its records are read from the source again.
+    """Return the killed run to resume; None if its records must be read from the source again.
+
+    The result is None with at-least-once, for a job that publishes all or none, and if no run was killed. It is also
+    None if the job file or software differed, or if the run's plan or records in the store cannot be read.
     """
     epoch = resumed_epoch(settings, job_fold)
     if not 0 < epoch < settings.epoch or settings.at_least_once or settings.job_level:
@@ -83,8 +85,8 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
-    """Return whether the runs had other settings or software. The recorded configuration does not suffice: it hides
-    values that may be secret, such as queries and options, and values of environment variables.
+    """Return whether the runs had other settings or software. The recorded configuration does not suffice, because it
+    hides values that may be secret and those of environment variables.
     """
     kept, own = before.facts, now.facts
     return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
@@ -95,13 +97,10 @@ def seal_finished_work(
 ) -> BatchedWork[Fold]:
     """Seal the finished work units of a killed run in a bucket that this run has fenced. Return the log's state.
 
-    If something cannot be read, nothing is sealed.
+    If plans or task states cannot be read, nothing is sealed.
 
     Args:
         settings: settings of this run.
-        killed: the killed run.
-        bucket: the bucket.
-        log: log of the bucket.
         past: task states of past runs.
         tally: receives a note for each dataset.
     """
@@ -126,8 +125,8 @@ def seal_finished_work(
 def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
     """Record the head of the bucket's log in the job log, before any step is executed.
 
-    Otherwise, if this run died and the log then lost these sequences, nothing would show the loss: the published files
-    have the killed run's epoch, and the newest run has no task states.
+    Otherwise nothing would show a later loss of these sequences if this run died: their files have the killed run's
+    epoch.
     """
     user, generation = f"the run of epoch {settings.epoch}", settings.store.generation
     head = log.head(bucket)
@@ -139,7 +138,6 @@ def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
 
 
 def _sequences(killed: KilledRun, bucket: int, fold: Fold, past: PastStates) -> Iterator[SealedSequence]:
-    """Yield the sequences of the datasets with finished work units."""
     settings = killed.settings
     plans = [plan for plan in killed.plans.of(bucket) if _is_resumed(settings, plan, bucket, fold)]
     if not plans:

@@ -58,10 +58,7 @@ def build_sequence(
     """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
     Args:
-        settings: settings of the run.
-        context: file system and roots of the steps.
         state: stored state of the dataset.
-        plan: plan of the dataset.
         ready: winning attempts.
         staged: staged files of the dataset.
         replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes
@@ -116,7 +113,6 @@ def _steps(
     winners: Sequence[TaskState],
     are_whole: Callable[[TaskState, BranchResult], bool],
 ) -> list[CommitStep]:
-    """Return the steps of the winners, branch by branch."""
     by_branch: dict[str, list[tuple[BranchResult, bool, str]]] = {}
     for winner in winners:
         for result in winner.branches:

@@ -1,4 +1,4 @@
-"""Writes a bucket's part of the run's next snapshot."""
+"""Write a bucket's part of the run's next snapshot."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ def write_bucket_snapshot(
     decided: Collection[int],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Write the bucket's snapshot delta, and add its entry to the tally.
+    """Write the bucket's snapshot delta, and set the tally's snapshot entry to it.
 
-    If the delta cannot be written, readers keep the previous snapshot, and the run continues.
+    If the delta cannot be written, readers keep the previous snapshot, and the run continues. If a newer run has
+    fenced the bucket, the tally gets no entry.
 
     Args:
-        store: the job's store.
         before: manifest of the previous snapshot.
-        bucket: the bucket.
-        log: log of the bucket.
         decided: epochs whose held sequences are decided.
         tally: receives the entry, or a note about the failure.
     """

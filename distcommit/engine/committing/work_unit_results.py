@@ -33,8 +33,6 @@ def run_of_dataset(
     """Return the results of a dataset's work units; None for maintenance units, which do not read the source.
 
     Args:
-        epoch: the run.
-        plan: the plan of the dataset.
         states: the task states of all attempts at its work units.
         winners: the task states whose output is committed.
     """

@@ -1,4 +1,4 @@
-"""Several observers of a run as one. An observer that raises can't affect the run or the other observers."""
+"""Several observers of a run as one, isolated from the run and from each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class CompositeObserver:
-    """Calls several observers in turn. An observer that raises receives no further events; the other observers do."""
+    """Calls several observers in turn. An observer that raises receives no further events; the others do."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = [GuardedObserver(observer) for observer in observers]
@@ -22,7 +22,7 @@ class CompositeObserver:
 
 
 class GuardedObserver:
-    """An observer whose exceptions do not reach the run."""
+    """Calls an observer for one thread at a time. After its first exception the observer receives no more events."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._lock = observer, threading.Lock()

@@ -1,7 +1,4 @@
-"""Launch the ingest job, and launch it again without the work units that killed workers.
-
-Those work units are read alone at the end of the run.
-"""
+"""Launch the ingest job, and launch it again without the work units that killed workers."""
 
 from __future__ import annotations
 
@@ -37,6 +34,12 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
     launched again. In the second launch each task writes down which work unit it reads, so that a work unit at which a
     worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
     suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
+
+    Returns:
+        the reports of the tasks, and the error of the last launch; empty if it succeeded.
+
+    Raises:
+        FencedError: if a newer run has fenced this one.
     """
     store, error, is_over, dead = settings.store, "", False, WorkerDeaths()
     reports: list[Report] = []

@@ -35,6 +35,7 @@ class Launch(Protocol):
     Raises:
         JobFailedError: if a function raised.
         ProcessLostError: if a process that ran a function died.
+        TransientError: if the process that launches jobs died, such as Spark's JVM. No further launch can succeed.
         ConfigurationError: if functions cannot run on these machines at all.
     """
 

@@ -113,7 +113,8 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
     """Run without ingest: fence all buckets, replay sequences of older runs, and delete superseded files.
 
     Raises:
-        FencedError: if a newer run has begun.
+        FencedError: if a newer run has begun before the recovery was complete.
+        StaleStoreError: if the output is older than the store.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
     expire_older_history(_with_unrecovered_buckets(settings, recovered), 0, 1)
@@ -158,17 +159,18 @@ def run(
     fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed even if it fails.
+    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed before planning.
 
     Args:
         launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: settings of the run, with its epoch.
         max_seconds: seconds from the start of ingest after which tasks stop reading; 0 for no limit.
         fixed: settings that give stored state its meaning. The first run records them, later runs must have them.
-        observer: receives the run's events. The end is not reported to it if an exception ends the run.
+        observer: receives the run's events; no `RunEnded` if an exception ends the run.
 
     Raises:
-        ConfigurationError: if the store was filled with other settings, or from another source. Nothing is planned.
+        ConfigurationError: if settings, source or commit groups are not those that filled the store, or executors
+            report different sources. Nothing is planned.
         FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
         StaleStoreError: if the output is older than the store. Nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything.
@@ -285,13 +287,12 @@ def _all_published(total: Report) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raise the error of the partitions' plans that ends the run, if there is one."""
+    """Raise the error that ends the run if a dataset is in the wrong bucket, or if no partition could plan anything."""
     _require_buckets_of_groups(plans, store.groups)
     _require_any_plan(plans, store.job)
 
 
 def _require_any_plan(plans: list[PlanReport], job: str) -> None:
-    """Raise an error if no partition could plan anything."""
     if not all(plan.failure or plan.storage_failure for plan in plans):
         return
     todo = "and run again; pending sequences have been replayed"

@@ -1,4 +1,4 @@
-"""Record a run in the store. `recorded_run` reports its start and end, `RunRecorder` makes the record from events."""
+"""The record of a run in the store: `recorded_run` reports start and end, `RunRecorder` makes it from events."""
 
 from __future__ import annotations
 
@@ -58,12 +58,9 @@ _NO_FACTS = RunFacts()
 def recorded_run(
     settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Report and record the start of a run, and the end of a run that raises. A run that ends normally reports its own
-    end.
+    """Report and record the start and the end of a run. A run that ends normally must report its own end (`RunEnded`).
 
     Args:
-        settings: settings of the run.
-        command: the command that started the run.
         user: the user or service that gave the command.
         observer: the observer; None for none.
         facts: further facts for the record of the start.
@@ -101,7 +98,6 @@ class RunRecorder:
     """Forwards events to an observer, and collects the run's record from them, in bounded memory.
 
     Args:
-        began: the start event of the run.
         observer: receives all events.
     """
 
@@ -140,9 +136,7 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of an ended run into the store. A failure is only logged: published data does not depend on
-        it.
-        """
+        """Put the record of an ended run into the store. A failure is only logged."""
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

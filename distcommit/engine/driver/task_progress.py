@@ -1,6 +1,6 @@
 """Progress of a run for display: each task keeps one small file up to date, and the driver adds the files up.
 
-Correctness does not depend on these files. They are not synced, and a task that cannot write its file continues.
+Correctness does not depend on these files. They are not synced, and failed writes are ignored.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ class ProgressFile:
     current.
 
     Args:
-        settings: settings of the run.
-        job: name of the Spark job.
         task: number of the task in the job.
         so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
@@ -83,7 +81,10 @@ def progress_folder(store_root: str, run_id: str) -> str:
 
 
 def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
-    """Return the progress of `phase`, summed over the last attempt of each task. Costs O(tasks)."""
+    """Return the progress of a run's tasks so far, summed over all phases and labelled with `phase`. Costs O(tasks).
+
+    Files that cannot be read are left out.
+    """
     newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))
@@ -101,7 +102,6 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
     end.
 
     Args:
-        settings: settings of the run.
         observer: receives all events of the run and the progress.
         look: whether to read the progress files, which costs O(tasks) each time.
 
@@ -130,8 +130,6 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
 
 
 class _PhaseTracker:
-    """Forwards events, and remembers the current phase."""
-
     def __init__(self, observer: Observer) -> None:
         self._observer, self.phase = observer, "begin"
 

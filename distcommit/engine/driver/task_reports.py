@@ -19,7 +19,7 @@ MAX_EVENTS = 20
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The report of one task on a phase, or the sum of several reports."""
+    """The report of one task on a phase, or the sum of several."""
 
     counts: RunCounts = RunCounts()
     """Counts of the phase."""
@@ -64,7 +64,6 @@ class Tally:
         self._observed: Counter[str] = Counter()
 
     def add(self, counts: RunCounts) -> None:
-        """Add counts."""
         self.counts += counts
 
     def add_reason(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
@@ -72,7 +71,7 @@ class Tally:
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
-        """Add a note, or count it if the report is full. A note of an earlier attempt is not repeated."""
+        """Add a note, or count it if the report is full. A note that the report already has is not repeated."""
         note = Reasons.of(subject, kind, text)
         if note.entries[0] not in self.notes.entries:
             self.notes += note
@@ -102,7 +101,6 @@ class Tally:
         self._observed.update(report.events_left_out)
 
     def report(self, partition: int = -1) -> Report:
-        """Return the report of this process."""
         return Report(
             counts=self.counts,
             reasons=self.reasons,

@@ -1,4 +1,4 @@
-"""Detection of loops: a dataset whose sink writes to its own source is excluded from the run before any write."""
+"""Detection of loops: datasets whose sink writes to their own source are excluded before any write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class LoopCheck:
     def check(
         self, planned: DatasetPlan | DatasetProblem | SkippedDataset
     ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-        """Return the plan, or a problem if the dataset's sink writes to its own source."""
+        """Return the plan, or a problem if the dataset's sink writes to its own source. Return problems and skips as
+        given.
+        """
         if not isinstance(planned, DatasetPlan):
             return planned
         urn = planned.dataset_urn
@@ -63,7 +65,6 @@ class LoopCheck:
         return ""
 
     def _is_shared(self, branch: str) -> bool:
-        """Return whether a branch's sink writes to the source's system. The answer is cached."""
         if branch not in self._shared:
             sink = self.flow.branch(branch).sink
             self._shared[branch] = any(sink.is_in_system(fact) for fact in self._facts)

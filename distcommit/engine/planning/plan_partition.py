@@ -79,8 +79,6 @@ class PlanReport(msgspec.Struct, frozen=True):
 
 
 class _PartitionPlan:
-    """The plan of one partition so far."""
-
     def __init__(self) -> None:
         self.tally = Tally()
         self.files: dict[int, str] = {}
@@ -91,14 +89,16 @@ class _PartitionPlan:
         self.skipped: list[TableRow] = []
 
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
-        """Record that a dataset is not planned."""
         self.tally.add(RunCounts(datasets_skipped=1))
         self.tally.add_reason(urn, kind, reason, remedy)
         self.skipped.append(outcome_row(urn, bucket, DatasetOutcome.SKIPPED, kind=kind, reason=reason))
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the partition's buckets and write their plan files. The files become valid when the manifest names them."""
+    """Plan the datasets of the partition's buckets, and write plan files that are valid once the manifest names them.
+
+    Also delete superseded published files of these buckets, and this partition's share of expired history.
+    """
     planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
     try:
@@ -246,7 +246,6 @@ def _set_priorities(
     states: Mapping[str, DatasetState],
     tally: Tally,
 ) -> None:
-    """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
         prioritized = iter(
             with_priorities(settings, [plan for listed in plans.values() for plan in listed], states, tally)
@@ -365,7 +364,6 @@ class _StoredState(SourceState):
 
 
 def _count_units(units: Sequence[WorkUnit], bucket: int, result: _PartitionPlan) -> None:
-    """Count the work units of a dataset."""
     size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
     result.tally.add(RunCounts(datasets_planned=1, work_units=len(units), size_planned=size))
     result.loads.add(bucket, units)

@@ -1,6 +1,6 @@
 """Read priority: datasets that are furthest behind their freshness target first, datasets with a backlog last.
 
-Each work unit of a plan has a number. Each task reads its work units in the order of these numbers.
+The priority is a property of each work unit. Each task reads its work units by descending priority.
 """
 
 from __future__ import annotations
@@ -43,14 +43,12 @@ def with_priorities(
     states: Mapping[str, DatasetState],
     tally: Tally,
 ) -> list[DatasetPlan]:
-    """Return the plans with read priorities: a dataset's lag divided by its freshness target.
+    """Return the plans with read priorities: a dataset's lag divided by its freshness target; 0 without a target.
 
-    If there is little to read, the source is not asked for lags, and the datasets with the smallest targets come first.
+    A dataset with a backlog gets a priority from -1 to 0, in the same order. If there is little to read, the source is
+    not asked for lags, and each lag counts as one second.
 
     Args:
-        settings: settings of the run.
-        plans: all plans of the partition.
-        states: stored states of the datasets.
         tally: receives a note for each dataset that is behind its target.
     """
     freshness = settings.freshness

@@ -46,7 +46,6 @@ class Loads:
     largest: list[tuple[int, int, str]] = field(default_factory=list)
 
     def add(self, bucket: int, units: Iterable[WorkUnit]) -> None:
-        """Add work units of a bucket."""
         for unit in units:
             entry = (load_of(unit), bucket, unit.work_unit_id)
             self.by_bucket[bucket] = self.by_bucket.get(bucket, 0) + entry[0]
@@ -76,7 +75,6 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
 
     Args:
         loads: load of each bucket, without the work units of large tasks.
-        partitions: number of partitions.
         largest: load of the largest of these work units; a share is never smaller.
     """
     load_of_partition: list[int] = [0] * partitions
@@ -100,7 +98,6 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
 def _excess_ranges(
     loads: Mapping[int, int], load_of_partition: Sequence[int], share: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the ranges (bucket, begin, end) that overloaded partitions lend."""
     kept_load = [0] * len(load_of_partition)
     for bucket in sorted(loads):
         load, owner = loads[bucket], bucket % len(load_of_partition)
@@ -117,10 +114,8 @@ def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions
     file.
 
     Args:
-        manifest: the plan.
         task: number of the ingest task.
         owned: buckets of the task's partition; empty for a task of large work units.
-        partitions: number of partitions.
     """
     if task < len(manifest.large_units):
         lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large_units[task]}, list[int]()

@@ -26,7 +26,6 @@ def wait_before_retry(settings: RunSettings, attempt: int, look: Callable[[], No
     """Wait before attempt number `attempt`. Return False, at once, if the run's deadline has passed.
 
     Args:
-        settings: settings of the run.
         attempt: 1 is the second attempt.
         look: called repeatedly while waiting. Its exceptions end the wait.
     """

@@ -48,8 +48,11 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
     Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
-    buckets that their partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends
-    the task early.
+    buckets that their partition owns or borrows. The drain repeats a failed commit. The fence of a newer run ends the
+    task early and is in the report.
+
+    Raises:
+        NodeFailedError: if the node may have failed and another executor repeats the task. Finished work is stored.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -72,8 +75,6 @@ def read_suspect(settings: RunSettings, task: int) -> Report:
 
 
 class _IngestTask:
-    """One attempt at one ingest task."""
-
     def __init__(self, settings: RunSettings, task: int) -> None:
         self._settings, self._task, self._clock = settings, task, settings.clock
         self.tally = Tally()
@@ -219,7 +220,6 @@ class _IngestTask:
         return failed
 
     def _add_ended(self, attempts: Iterable[Attempt]) -> list[tuple[WorkUnit, TaskState]]:
-        """Add the states of ended attempts, and return those that failed."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         for attempt in attempts:
             state = attempt.state()

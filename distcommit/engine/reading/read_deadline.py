@@ -9,11 +9,7 @@ from distcommit.engine.run_settings import RunSettings
 
 
 class ReadDeadline:
-    """The times at which one ingest task stops reading, by work unit.
-
-    Args:
-        settings: settings of the run.
-    """
+    """The times at which one ingest task stops reading, by work unit."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings, self._has_read = settings, False
@@ -23,6 +19,7 @@ class ReadDeadline:
         """Return when to stop reading, in milliseconds since 1970; 0 for never.
 
         The time slice limits work units of datasets with a backlog, except the first work unit of the task.
+        Maintenance units and suspects have no deadline.
         """
         if is_maintenance(unit) or self._settings.alone:
             return 0  # Maintenance publishes all of it or nothing; a suspect must come to an end.

@@ -37,8 +37,6 @@ def record_read_failures(
 
     Args:
         log: log of the bucket, as the drain has read it.
-        settings: settings of the run.
-        plans: plans of the bucket's datasets.
         not_committed: by dataset, why this run commits nothing.
         tally: receives a reason for each stopped dataset.
 

@@ -27,7 +27,6 @@ class TaskPlan:
     A bucket whose plan cannot be read is left out. Its datasets fail in the drain, which reads the plan again.
 
     Args:
-        settings: settings of the run.
         task: number of the task. `settings.alone` limits the task to one work unit.
 
     Attributes:

@@ -22,8 +22,6 @@ class TaskRecorder:
     """Records one attempt at a task, and writes the rows to the store when the attempt ends.
 
     Args:
-        settings: settings of the run.
-        phase: phase of the run.
         task: number of the task in the phase.
         writer: the 32 hexadecimal digits in the file names of the attempt's task states; empty for new digits.
     """
@@ -47,7 +45,6 @@ class TaskRecorder:
         return _RecordingObserver(self, observer)
 
     def note(self, event: Event) -> None:
-        """Record an event."""
         match event:
             case SequenceSealed():
                 self._sealed[event.dataset] = event
@@ -57,7 +54,6 @@ class TaskRecorder:
                 self._commits[event.dataset] = self._commits.get(event.dataset, RunCounts()) + event.counts
 
     def add_outcomes(self, outcomes: Iterable[TableRow]) -> None:
-        """Record outcomes of datasets."""
         self._outcomes += outcomes
 
     @contextmanager
@@ -87,10 +83,7 @@ class TaskRecorder:
                 self._passes.append(TableRow(RowKind.COMMITS, began_ms=times[0], ended_ms=times[1], counts=counts))
 
     def _count_requests(self, requests: int, datasets: list[str]) -> None:
-        """Distribute requests evenly over datasets that were published together.
-
-        Most requests serve several datasets.
-        """
+        """Distribute requests evenly over datasets that were published together."""
         share, remainder = divmod(requests, len(datasets))
         self._requests.update(dict.fromkeys(datasets, share))
         self._requests.update(datasets[:remainder])

@@ -65,10 +65,8 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """The marker files of one attempt at an ingest task. If no worker has died, the task neither writes nor reads them.
-
-    Args:
-        settings: settings of the run.
+    """The marker files of one attempt at an ingest task. Until a worker has died, the task neither writes nor reads
+    them.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -103,8 +101,10 @@ class TaskNotes:
                 yield unit, error
 
     def forget(self, units: Iterable[WorkUnit]) -> None:
-        """Delete the markers of work units that were read. The marker of a work unit that killed a worker stays for
-        the next run.
+        """Delete the attempt's marker. If the task reads one work unit alone, also delete all markers of `units`.
+
+        Pass no work unit that killed a worker, so that its markers stay for the next run. Errors of the file system
+        are only logged.
         """
         if self._notes is None:
             return
@@ -167,7 +167,7 @@ def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
     """Return whether all processes of the run of `epoch`, or its JVM, died; False for epoch 0, which is not a run. A
-    run counts as dead if it has no end record, or if the record shows that its ingest did not complete.
+    run counts as dead if its end record is missing, cannot be read, or shows that ingest did not complete.
     """
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
@@ -182,7 +182,6 @@ class EarlierSuspects:
     """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
 
     Args:
-        settings: settings of the run.
         states: stored states of the partition's datasets, by bucket.
     """
 

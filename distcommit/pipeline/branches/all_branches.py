@@ -57,9 +57,6 @@ class Branches:
     it. If all branches rejected the records, the unit has all branches.
 
     Args:
-        flow: the job's task flow.
-        unit: the work unit to read.
-        area: the attempt's staging folder.
         identity: run, work unit and attempt.
 
     Attributes:
@@ -149,7 +146,6 @@ class Branches:
         rejected: Rejections,
         output: _Output,
     ) -> None:
-        """Write a branch's output of a batch, and count it."""
         routed = row_mask(batches, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         routed[list(rejected)] = True
         batches_out, own = output
@@ -165,7 +161,7 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open the writer of a branch, or of its error branch if it is diverted, for records of this schema."""
+        """Open a branch's writer for records of this schema. A diverted branch gets the writer of its error branch."""
         if pipeline.rejects_all:
             return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -307,7 +303,6 @@ def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
 
 
 def _shown(branch: str) -> str:
-    """Return the branch's name for display; empty for `main`."""
     return "" if branch == MAIN_BRANCH else branch
 
 

@@ -1,4 +1,4 @@
-"""One branch in one attempt: its chain, its writer, its task checkers, and its failure."""
+"""One branch in one attempt: its chain, writer, task checkers and failure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BranchPipeline:
 
     @property
     def rejects_all(self) -> bool:
-        """Whether the branch rejects all records."""
+        """Whether the branch is diverted."""
         return bool(self.branch.error)
 
     @property
@@ -208,7 +208,7 @@ class BranchPipeline:
         return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes, ranges in which the source has no record, to the writer."""
+        """Pass holes to the writer."""
         if self.writer is not None:
             with self.at(self.branch.sink.name):
                 self.writer.note_holes(holes)

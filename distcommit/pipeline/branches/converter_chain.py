@@ -90,7 +90,6 @@ class Chain:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the stages."""
         return [stage.name for stage in self.stages]
 
     def known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:

@@ -34,7 +34,7 @@ class ErrorBranches:
         return self._writers.values()
 
     def writer(self, name: str) -> AttemptFiles:
-        """Return the writer of an error branch."""
+        """Return the writer of an error branch, opened on first use."""
         if name not in self._writers:
             self._writers[name] = self._open_writer(name)
             self._diverted[name] = 0

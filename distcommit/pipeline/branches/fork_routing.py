@@ -1,4 +1,4 @@
-"""Route records to branches."""
+"""Routing of records to branches, by the fork."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ _FORK = "fork"
 
 
 class Router:
-    """Router of one attempt's records to the branches of the task flow. The flow's fork chooses the branches.
-
-    Args:
-        flow: the job's task flow.
+    """Sends the records of one attempt to the branches that the flow's fork chooses.
 
     Attributes:
         names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.

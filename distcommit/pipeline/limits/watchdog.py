@@ -1,8 +1,8 @@
 """A process beside the worker that kills the worker if native code exceeds its time limit.
 
-`pipeline.limits.time_limit` interrupts a converter or checker with a signal, which native code does not notice. If the
-call has not returned well after its limit, the watchdog process records the work unit as failed, durably, and kills the
-worker. The next attempt at the task skips that work unit and reads all others (`engine.reading.worker_deaths`).
+Native code does not notice the signal of `pipeline.limits.time_limit`. If a call has not returned well after its
+limit, the watchdog process records the work unit as failed, durably, and kills the worker. The next attempt at the
+task skips that work unit and reads all others (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Watchdog:
     """The watchdog process of one task. It runs within the block, if the flow has converters or checkers and a limit.
 
     Args:
-        flow: the task flow.
         writer: writes the run's task states. Only the watchdog process uses it.
         least_margin_s: see `LEAST_MARGIN_S`.
         record_s: seconds after which the worker is killed even if the store cannot be written.
@@ -74,7 +73,6 @@ class Watchdog:
         """Set the failure that is recorded if a call within the block does not return.
 
         Args:
-            bucket: the work unit's bucket.
             failed: the task state of a failed attempt at the work unit.
         """
         if self._memory is None:
@@ -142,7 +140,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _pidfd() -> int:
-    """Return a process descriptor of this process; -1 if the system has none."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):

@@ -79,7 +79,7 @@ class ExpirySource(MaintenanceSource):
     """Expires files of all idle datasets.
 
     Attributes:
-        cutoff_ms: see `ExpiryCutoff`.
+        cutoff_ms: files whose records ended at this time or earlier expire, in milliseconds since 1970.
     """
 
     cutoff_ms: int
@@ -96,7 +96,7 @@ class ExpirySource(MaintenanceSource):
         return _AgedExtraction(self, unit)
 
     def flow_without_constructs(self) -> TaskFlow:
-        """Return the job's flow with this source and without constructs: there are no records."""
+        """Return the job's flow with this source and without constructs, because there are no records."""
         branches = tuple(replace(branch, stages=(), checks=()) for branch in self.flow.branches)
         return replace(self.flow.with_source(self), branches=branches, stages=())
 
@@ -110,7 +110,6 @@ class _AgedExtraction(MaintenanceExtraction):
         self._source = source
 
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
-        """Return a tombstone that names the expired files and the previous replacement."""
         cutoff = ExpiryCutoff.of(self.unit)
         if cutoff is None:
             return None

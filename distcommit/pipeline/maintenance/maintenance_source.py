@@ -79,12 +79,7 @@ def plan_of(state: DatasetState, *units: WorkUnit) -> DatasetPlan:
 
 
 class MaintenanceExtraction(Extraction):
-    """The extraction of a maintenance unit, by default without records.
-
-    Args:
-        flow: the job's task flow.
-        unit: the unit.
-    """
+    """The extraction of a maintenance unit, by default without records."""
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit) -> None:
         self.flow, self.unit = flow, unit

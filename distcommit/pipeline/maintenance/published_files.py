@@ -42,9 +42,6 @@ class PublishedFiles:
     """A dataset's published files, as they were when they were listed first. Tombstones are listed before data files.
 
     Args:
-        fs: the output's file system.
-        output: path of the job's output.
-        dataset_urn: the dataset.
         done_epoch: files of newer epochs are ignored.
     """
 

@@ -54,7 +54,6 @@ def stage_replacements(
     If a tombstone cannot be created, its dataset is left out of the result, and a later call tries again.
 
     Args:
-        settings: the run.
         bucket: bucket of the datasets.
         fold: state of the bucket's log, in which the datasets may be sealed.
         ready_datasets: datasets that are ready, their winning attempts and staged files.

@@ -114,8 +114,6 @@ def _nothing_to_reprocess(urn: str, actual: str) -> ConfigurationError:
 
 
 class _ErrorFilesExtraction(MaintenanceExtraction):
-    """The records of a maintenance unit's files, in the source's form."""
-
     def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
         super().__init__(source.flow, unit)
         self._source = source
@@ -166,7 +164,6 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
         return Filtered({branch: sets.to_text() for branch, sets in positions.items()}, counts), holes
 
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
-        """Return a tombstone that names the files that were read to their end."""
         reprocessed = ReprocessedFiles.of(self.unit)
         if reprocessed is None or not self._retired:
             return None

@@ -1,4 +1,4 @@
-"""Deletion of published files that tombstones retire."""
+"""Deletion of superseded published files, and of their tombstones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
     of the dead run exist, so they must not be deleted before.
 
     Args:
-        store: the store.
         states: stored states of datasets, by bucket.
 
     Yields:

@@ -12,9 +12,7 @@ _Key = tuple[str, tuple[str, ...], bool]
 
 
 class SupersededRecords:
-    """Collector of the input records of superseded files. It sums up their offsets by incarnation, list of branches,
-    and whether the files expired.
-    """
+    """Sums up the offsets in superseded files by incarnation, list of branches, and whether the files expired."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
@@ -36,7 +34,7 @@ class SupersededRecords:
                 self._update((entry.incarnation, entry.branches, entry.is_expired), [branch], parsed(text))
 
     def to_records(self) -> list[ReplacedRecords]:
-        """Return everything in the form that a tombstone stores."""
+        """Return the collected records in the form that a tombstone stores."""
         return [
             ReplacedRecords(
                 incarnation,

@@ -96,7 +96,6 @@ def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: 
 
 
 def tombstones_among(paths: Iterable[str]) -> list[str]:
-    """Return the paths that are tombstones."""
     return [path for path in paths if path.endswith(_TOMBSTONE_SUFFIX) and is_tombstone(path)]
 
 

@@ -123,12 +123,10 @@ def is_run_name(name: str) -> bool:
 
 
 def run_id_of(name: str) -> str:
-    """Return the run id of a run's folder name."""
     return name.removeprefix(_RUN)
 
 
 def snapshot_manifest_name(epoch: int, phase: int) -> str:
-    """Return the file name of a snapshot manifest."""
     return f"{epoch_name(epoch)}-{phase}.json"
 
 
@@ -143,7 +141,6 @@ def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> 
 
     Args:
         epoch: the run that wrote it.
-        bucket: the bucket.
         number: the newest segment of the bucket's log.
         checksum: the checksum of the content, 16 hexadecimal digits.
     """

@@ -2,8 +2,6 @@
 
 <staging>/.distcommit/owner.json        the claim: the job that owns the folder; written once
 <output>/.distcommit/owner.json
-
-Reading a claim costs one read.
 """
 
 from __future__ import annotations
@@ -36,11 +34,12 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
-    """Claim `root` for the owner if it is unclaimed. `read_only`: only compare an existing claim.
+    """Claim `root` for the owner, durably, if it is unclaimed. `read_only`: only compare an existing claim.
 
     Raises:
         StaleStoreError: if another store of the same job has claimed it.
         ConfigurationError: if another job has claimed it.
+        UnknownVersionError, CorruptError: if the claim cannot be read.
     """
     current_owner = read_claim(fs, root)
     if current_owner is None and read_only:

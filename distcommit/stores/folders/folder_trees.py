@@ -22,7 +22,7 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """Delete an entry of `folder`, a file or a folder with its content. Like `delete_tree`."""
+    """Delete an entry of `folder`, a file or a folder with its content. Return the number of deleted files."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)

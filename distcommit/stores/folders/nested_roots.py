@@ -20,7 +20,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
     Costs two operations for each parent folder.
 
     Raises:
-        ConfigurationError: with the names of both folders.
+        ConfigurationError: if one of them is.
     """
     roots = (store, staging, output)
     parents = {(folder, file_system_at(fs, root)): root for root in roots for folder in _parents(root)}

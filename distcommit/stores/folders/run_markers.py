@@ -1,8 +1,6 @@
-"""Run markers in an output: the runs that may have published there. They show whether a store is older than its output.
+"""Run markers: the runs that may have published in an output. They show whether a store is older than its output.
 
 <output>/.distcommit/<epoch>-<mark>     a run marker
-
-Reading them costs one listing per run, however much is published.
 """
 
 from __future__ import annotations

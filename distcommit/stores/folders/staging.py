@@ -82,7 +82,6 @@ def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: i
 
 
 def remove_empty_epoch(fs: FileSystem, staging_root: str, epoch: int) -> None:
-    """Remove an epoch's folder if it is empty."""
     fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
 
 
@@ -180,7 +179,7 @@ class StagedFiles:
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
-        """Return file ids by name; folders count as missing files."""
+        """Return file ids by name. Folders count as missing files."""
         names = self._listed.get(folder)
         if names is None:
             path = f"{self._root}/{folder}"

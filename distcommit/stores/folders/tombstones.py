@@ -230,10 +230,7 @@ def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[s
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """Return the replacements that no other replacement supersedes: at most one in a valid output.
-
-    Arguments are those of `superseded_by`.
-    """
+    """Return the done replacements that no other one supersedes: at most one in a valid output."""
     done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
     superseded = superseded_by(done, done_epoch)
     return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in superseded]

@@ -60,9 +60,6 @@ def count_attempts(
     """Return counts by dataset from a run's task states.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         on_attempt: called with each attempt.
 
     Raises:

@@ -1,6 +1,4 @@
-"""Retention of the history of runs: plans, task states, tables and records. Once a run is over, only readers use
-them.
-"""
+"""Retention of the history of runs: plans, task states, tables and records. Runs do not need it once they are over."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class Retention:
 
     Attributes:
         runs: number of older runs whose records are kept.
-        tables: number of older runs whose tables are kept.
+        tables: number of older runs whose plans, task states and run tables are kept.
     """
 
     runs: int = 100
@@ -58,20 +56,16 @@ def expire_history(
     """Delete the expired history of runs before this one.
 
     Each partition deletes the table folders with its number, even if their run had another number of buckets or
-    partitions, and empty run folders. Partition 0 also deletes run records, and progress and signs of life of dead
-    runs.
+    partitions, and empty run folders. Partition 0 also deletes run records, and the progress, signs of life and work
+    unit markers of dead runs.
 
-    Run ids sort by time. A log contains a pending sequence as a whole, so the history of its run is not needed.
-
-    The history of runs with a higher id than this run's is kept. If this process was paused, newer runs may need theirs
-    for buckets that they failed to recover. If a clock was set back, an older run may have a higher id.
+    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept. If
+    this process was paused, newer runs may need theirs for buckets that they failed to recover. If a clock was set
+    back, an older run may have a higher id.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
         run_id: the run that deletes.
         partition: the partition that deletes.
-        partitions: number of partitions.
         retention: how much is kept.
         refused: buckets that could not be recovered. Their task states are kept, because they show whether a log has
             lost its newest segments.
@@ -107,7 +101,6 @@ def expire_history(
 
 
 def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:
-    """Delete the folders of runs before this one, except the newest `keep`."""
     past = sorted(e.name for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name) and e.name < own)
     for run in past[:-keep]:
         delete_tree(fs, f"{folder}/{run}")

@@ -229,7 +229,6 @@ def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
 
 
 def record_path(store_root: str, name: str) -> str:
-    """Return the path of a record."""
     return f"{store_root}/{RUNS}/{name}"
 
 

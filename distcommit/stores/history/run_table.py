@@ -2,10 +2,9 @@
 
 <store>/run_tables/run=<run id>/<phase>-<task>-<32 hex>.parquet
 
-Each attempt at a task writes one file when it ends, if it has rows, so that each process needs memory for its own rows
-only. A killed attempt leaves no file. If two attempts at a task record the outcome of a dataset, the first row that is
-read counts. Reading times are in the task states, whose files have the same 32 digits. File names have no checksum,
-because the protocol does not depend on this table.
+Each attempt at a task writes one file when it ends, if it has rows. A killed attempt leaves no file. If two attempts
+at a task record the outcome of a dataset, the first row that is read counts. Reading times are in the task states,
+whose files have the same 32 digits. The protocol does not depend on this table.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ class TableRow(msgspec.Struct, frozen=True):
     outcome: DatasetOutcome = DatasetOutcome.NONE
     """Outcome of the dataset in the run."""
     kind: str = ""
-    """Id of the problem; empty if there is none."""
+    """Kind of the problem, such as `failed`; empty if there is none."""
     reason: str = ""
     """Reason of the problem."""
     counts: RunCounts = RunCounts()
@@ -145,7 +144,6 @@ class TaskRows(msgspec.Struct, frozen=True):
 
     @property
     def outcomes(self) -> list[TableRow]:
-        """Return the rows with outcomes."""
         return [row for row in self.rows if row.row_kind is RowKind.OUTCOME]
 
     @property
@@ -162,7 +160,6 @@ def outcome_row(
 
 
 def run_table_folder(store_root: str, run_id: str) -> str:
-    """Return the folder of a run's table."""
     return f"{store_root}/{RUN_TABLES}/{run_name(run_id)}"
 
 
@@ -183,9 +180,6 @@ def read_run_table(
     the first yielded outcome counts.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         on_error: called with the error of a file that cannot be read, and the file is skipped. None to raise the error.
 
     Raises:
@@ -208,8 +202,7 @@ def read_run_table(
 def encode_task_rows(rows: TaskRows) -> bytes:
     """Return the rows as a Parquet file.
 
-    Arrow arrays are made from buffers, because Arrow imports pandas before it makes arrays from Python lists. The
-    import takes a new process 0.2 s, as long as the process's part of a drain.
+    Arrow arrays are made from buffers, because making them from Python lists imports pandas, which takes 0.2 s.
     """
     task, number = rows.task, len(rows.rows)
     columns: dict[str, Sequence[Any]] = {

@@ -1,8 +1,7 @@
-"""A commit log: numbered segments in one folder. A segment is appended by put-if-absent; all segments together give the
-state.
+"""A commit log: numbered segments in one folder. All segments together give the state.
 
-Any process may append at any time. The rules in `protocol.record_validity` and the numbering decide which records
-count.
+Any process may append a segment at any time, by put-if-absent. The rules in `protocol.record_validity` and the
+numbering decide which records count.
 """
 
 from __future__ import annotations
@@ -61,17 +60,16 @@ class MakeDurable(IoRequest):
 def checkpoint_every(fold: Fold) -> int:
     """Return the number of segments after which a log gets a checkpoint.
 
-    Each task reads every segment above the newest checkpoint, and the driver reads the job log about ten times. A
-    checkpoint with few datasets therefore saves more than it costs.
+    Every reader reads all segments above the newest checkpoint. A checkpoint with few datasets therefore saves more
+    than it costs.
     """
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
 
 class CommitLog(LogView):
-    """One log with one writer.
+    """One log, as one process reads it and appends to it.
 
     Args:
-        fs: file system of the log.
         folder: folder of the log, created by the job store.
         epoch: epoch of the writer; 0 for an operator.
     """
@@ -106,8 +104,8 @@ class CommitLog(LogView):
         only if the state shows its effect. So `decide` must depend on the state alone, and must return None once the
         effect is there or has become impossible.
 
-        Records of other writers are made durable before a segment is put above them. After a power loss a folder may
-        keep only the later of two names, and a log with a gap cannot be read.
+        Records of other writers are made durable before a segment is put above them. Otherwise a power loss could
+        leave a gap, and a log with a gap cannot be read.
 
         Raises:
             OutcomeUnknownError: if puts keep failing without the state showing their effect.

@@ -75,6 +75,9 @@ class LogCommitStepStore(CommitStepStore):
         """Open and fence the job, creating its store if necessary. With `urn`, start a new list of steps of that
         dataset.
 
+        Returns:
+            whether the store, or with `urn` the list, is new.
+
         Raises:
             FencedError: if another process fenced the job at the same moment.
         """
@@ -90,7 +93,9 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return like the interface. Reads only, without fencing."""
+        """Return whether the job's store exists; with `urn`, whether that dataset has an open sequence. Does not
+        fence.
+        """
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None

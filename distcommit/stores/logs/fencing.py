@@ -43,8 +43,6 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     All of this precedes any publication. Costs O(1) operations.
 
     Args:
-        store: the store.
-        run_id: the run's id.
         unsealed: whether the run delivers at least once.
 
     Returns:
@@ -122,8 +120,9 @@ def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
     """Mark the end of the run in the output. `clean`: the run leaves no sequence open.
 
-    Call it after the end (CUT) is recorded in the job log. A copy of the store that was made during the run then lacks
-    an end that the output has, so a later run detects the copy.
+    Call it after the end (CUT) is recorded in the job log; otherwise nothing is marked. A copy of the store that was
+    made during the run then lacks an end that the output has, so a later run detects the copy. An OSError is only
+    logged.
     """
     try:
         fold = store.job_log().refresh()
@@ -142,9 +141,8 @@ UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
 def newer_runs(store: JobStore) -> str:
     """Return a description of the runs in the output that the store does not know; empty if there are none.
 
-    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read, because
-    a run puts its marker after its records. If the log were read first, a run that ends between the two readings would
-    count as unknown.
+    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read,
+    because a run puts its marker after its records.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
@@ -204,8 +202,6 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     The epoch is the number of the run's FENCE, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        store: the store.
-        run_id: the run's id.
         moving: whether the caller moves the store to another generation, or resumes such a move.
 
     Raises:

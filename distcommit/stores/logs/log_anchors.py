@@ -51,8 +51,8 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
     """Check that a bucket's log has lost no segments, and return its state. Raises the errors of `require_head`.
 
-    Always check that the log has its newest recorded head. If the bucket's newest run died, or if no run has checked
-    the bucket since that run ended, also check that the log contains every sequence that the run published.
+    The log must have its newest recorded head. If the bucket's newest run died, or no run has checked the bucket since
+    it ended, the log must also contain every sequence that this run published.
 
     `past`: task states of past runs, shared by all buckets of the caller.
     """
@@ -104,9 +104,6 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
     """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
 
     Args:
-        context: file system and roots of the steps.
-        log: log of the bucket.
-        fold: state of the log.
         ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
             because users may delete them.
 
@@ -145,8 +142,6 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
     """Record in the job log the heads of the bucket logs after replay.
 
     Args:
-        store: the store.
-        epoch: the run's epoch.
         heads: durable heads of the buckets that this run has fenced and checked.
 
     Returns:
@@ -199,7 +194,9 @@ def durable_heads(store: JobStore) -> Iterator[Head]:
 
 @contextmanager
 def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
-    """Open a bucket's log for an operator action. When the block ends, the log's head is recorded in the job log.
+    """Open a bucket's log for an operator action.
+
+    When the block ends, also by an exception, a changed head of the log is durable and recorded in the job log.
 
     Raises:
         LostTailError: if the log has lost its newest segments; nothing was done.
@@ -211,7 +208,7 @@ def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
 
 @contextmanager
 def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitLog]]:
-    """Open the logs of several buckets like `by_hand`, one by one with the yielded function."""
+    """Open the logs of several buckets like `by_hand`: the yielded function opens one."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
     require_current_generation(store, job_fold)

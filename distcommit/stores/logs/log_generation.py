@@ -44,7 +44,12 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Check that a bucket's log has not ended in `fold`. Raises ConflictError if it continues in another generation."""
+    """Check that a bucket's log has not ended in `fold`.
+
+    Raises:
+        ConflictError: if it continues in another generation.
+        StaleStoreError: if the job log does not know that generation.
+    """
     if not fold.moved_to:
         return
     require_current_generation(store, store.job_log().refresh())

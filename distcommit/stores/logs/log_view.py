@@ -19,7 +19,6 @@ class LogView:
     """One log, and its state after the segments that were read. `refresh` reads newer segments.
 
     Args:
-        fs: file system of the log.
         folder: folder of the log, created by the job store.
     """
 

@@ -206,7 +206,6 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
-    """Fence a log, unless it has ended already."""
     fold = yield from log.settle(partial(next_log_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
@@ -231,7 +230,6 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
 
 
 def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
-    """End a log, so that no later record in it is valid."""
     fold = yield from log.settle(partial(next_log_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)

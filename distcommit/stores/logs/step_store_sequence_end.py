@@ -60,14 +60,18 @@ class SequenceEnd:
         return self.opened.store.bucket_of(self.name.dataset_urn)
 
     def close(self) -> None:
-        """Record that all effects are durable."""
+        """Record in the log that the sequence is done. All of its effects must be durable.
+
+        Raises:
+            FencedError: if a newer process has fenced the log.
+            ConflictError, StaleStoreError: if the log has ended; see `require_not_moved`.
+        """
         fold = run_alone(self.log.settle(partial(next_log_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:
             require_fence(fold, self.opened.epoch, self.log.folder)
         require_not_moved(self.opened.store, fold)
 
     def quarantine(self, reason: str) -> None:
-        """Quarantine the sequence."""
         self._count_failure(reason, for_good=True, max_attempts=1)
 
     def lose(self, error: LostError) -> LostError:

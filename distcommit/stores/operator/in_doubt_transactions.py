@@ -38,7 +38,6 @@ class InDoubt:
 
     Args:
         store: store of the sequence.
-        sequence: the sequence.
         committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
 
     Raises:
@@ -93,7 +92,6 @@ def _in_doubt_steps(
 
 
 def _note_attempts(store: JobStore, bucket: int, steps: list[SinkCommitStep]) -> list[NotedAttempt]:
-    """Write the markers of all attempts of these steps, durably."""
     fs, root, epoch = store.fs, store.roots.staging, steps[0].request.epoch
     staged = {
         attempt_of(folder): folder for group in list_attempts(fs, root, epoch, bucket).values() for folder in group

@@ -40,7 +40,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class Release(StrEnum):
-    """The ways to release a quarantined dataset."""
+    """The ways to release a dataset: functions of the same names describe them."""
 
     RETRY = "retry"
     ACCEPT = "accept"
@@ -84,7 +84,7 @@ def release(
 def retry_all(store: JobStore, user: str) -> RetryResult:
     """Let the next run replay every quarantined dataset with a full number of attempts, and read every stopped one.
 
-    Idempotent.
+    Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
     """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:
@@ -196,16 +196,12 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
     last the published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
 
     Args:
-        store: the job's store.
-        urn: the dataset.
-        user: the operator.
         committers: committers of the sequence's sinks, by sink name.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished in the
-            meantime: nothing was removed. Or if a step cannot be abandoned, or a sink cannot withdraw its commit: the
-                dataset
-            stays quarantined.
+            meantime: nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the
+            dataset stays quarantined.
         SinkUnavailableError: if a sink of the steps is not among `committers`. Nothing was changed.
         DistcommitError: if a step cannot be undone. The dataset stays revoking, and a repeated call resumes.
     """
@@ -278,7 +274,7 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
     skips records.
 
     Raises:
-        ConflictError: if the dataset has a sequence that is not done.
+        ConflictError: if the dataset has a sequence that is not done, or was changed in the meantime.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         before = log.refresh().state_of(urn)
@@ -298,10 +294,8 @@ def set_watermarks(
     """Set the watermarks of many idle datasets, within each bucket all or none. After a crash a repeated call resumes.
 
     Args:
-        store: the job's store.
         requested: the new watermarks, by dataset.
         before: the watermarks on which the operator decided. A dataset with another watermark is not changed.
-        user: the operator.
 
     Raises:
         ConflictError: if a dataset is not idle, or its watermark has moved in the meantime. Its bucket is unchanged.

@@ -73,7 +73,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 
 
 def paused_by(fs: FileSystem, store_root: str) -> str:
-    """Return the user who has paused the job; empty if it is not paused, or if the user is unknown."""
+    """Return the user who has paused the job; empty if it is not paused or the requests cannot be listed."""
     try:
         paused = read_requests(fs, store_root).paused
     except OSError:

@@ -54,7 +54,6 @@ def plan_copies(
     """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
 
     Args:
-        store: the store.
         before: states of all datasets under their old names.
         after: states under the new names, as from `protocol.dataset_renaming.renamed`.
         named_now: maps old names to new ones.

@@ -47,12 +47,10 @@ class StoredSchema(msgspec.Struct, frozen=True):
 
 
 def first_number(epoch: int) -> int:
-    """Return the first number of an epoch."""
     return epoch * _NUMBERS_PER_RUN
 
 
 def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
-    """Return the schema folder of a dataset and a converter."""
     return f"{store_root}/{SCHEMAS}/{folder_of(dataset_urn)}/{converter}"
 
 
@@ -124,6 +122,9 @@ class _DatasetSchemas:
 
         Returns:
             the number and the schema that is stored under it.
+
+        Raises:
+            ConfigurationError: if the run has used up its numbers for this dataset and converter.
         """
         fs, first = self.store.fs, first_number(self.store.epoch)
         number = max(after + 1, first)
@@ -145,7 +146,7 @@ class _DatasetSchemas:
         return number, self.schema(number)
 
     def _delete_unsealed(self, newest: int, first: int) -> None:
-        """Delete newer schemas whose sequences were never done."""
+        """Delete schemas with numbers between `newest` and `first`, because no done sequence names them."""
         for entry in self.store.fs.list_folder(self.folder):
             number = number_of(lasting_name(entry.name))  # of temporary files, too
             if number is not None and newest < number < first:

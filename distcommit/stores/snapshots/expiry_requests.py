@@ -2,8 +2,8 @@
 
 <store>/expiry_requests/<number>.json
 
-They explain to operators, and to readers that miss files, which files have expired. The protocol does not depend on
-them: tombstones list the expired files.
+Operators, and readers that miss files, see in them which files have expired. The protocol does not depend on them:
+tombstones list the expired files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
 
 
 def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str) -> ExpiryRequest:
-    """Record a cutoff durably. Raises DistcommitError, OSError if that fails."""
+    """Record a request durably, with the newest epoch. Raises DistcommitError, OSError if that fails."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     epoch = store.job_log().refresh().fence_epoch
     cutoff = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, user, epoch)
@@ -57,7 +57,7 @@ def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str
 
 
 def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest cutoff; None if there is none.
+    """Return the newest request; None if there is none.
 
     Raises:
         CorruptError, UnknownVersionError: if it cannot be read.
@@ -71,7 +71,7 @@ def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest cutoff; None if there is none or it cannot be read."""
+    """Return the newest request; None if there is none or it cannot be read."""
     try:
         return newest_expiry_request(store)
     except (DistcommitError, OSError) as error:
@@ -83,8 +83,7 @@ def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> s
     """Return a text for an error that a reader misses expired files; empty if no files are known to have expired.
 
     Args:
-        store: the job's store.
-        is_older: returns whether the missing files are older than a cutoff.
+        is_older: returns whether the missing files are older than a request's cutoff.
     """
     cutoff = readable_expiry_request(store)
     if cutoff is None or not is_older(cutoff):
@@ -93,7 +92,6 @@ def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> s
 
 
 def shown_ms(time_ms: int) -> str:
-    """Return a time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

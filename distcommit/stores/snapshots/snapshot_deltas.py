@@ -2,9 +2,8 @@
 
 <store>/snapshots/deltas/<epoch>-<bucket>-<number>-<checksum>.json
 
-The owner of the bucket writes a delta when it reports the bucket's log head; the file never changes. The delta chain of
-a bucket is a base with all of its datasets and at most eight deltas; then a new base follows. A run that changes few
-datasets writes little, and a run that changes none writes nothing.
+The owner of the bucket writes a delta when it reports the bucket's log head; the file never changes. The delta chain
+of a bucket is a base with all of its datasets and at most eight deltas; then a new base follows.
 """
 
 from __future__ import annotations
@@ -106,9 +105,7 @@ def write_snapshot_entry(
     """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
 
     Args:
-        store: the store.
         former: the bucket's entry in the previous snapshot, if any.
-        bucket: the bucket.
         log: log of the bucket, fenced by the run and just refreshed.
         decided: epochs whose held sequences are decided, read after the log was fenced.
 
@@ -178,5 +175,4 @@ def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
 
 
 def deltas_of(chains: Iterable[BucketSnapshot]) -> set[str]:
-    """Return the names of all deltas of these chains."""
     return {name for snapshot in chains for name in snapshot.deltas}

@@ -80,7 +80,6 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> SnapshotName:
-        """Epoch and phase."""
         return self.epoch, self.phase
 
 
@@ -91,7 +90,6 @@ def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
 
 
 def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
-    """Return the path of a snapshot's manifest."""
     return f"{store_root}/{SNAPSHOTS}/{snapshot_manifest_name(*name)}"
 
 
@@ -142,7 +140,7 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
 
 
 def prepare_snapshots(store: JobStore) -> None:
-    """Create the folders, durably, if they do not exist."""
+    """Create the folders of snapshots, durably, if they do not exist."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if file_system_at(store.fs, folder).has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
@@ -156,9 +154,6 @@ def put_snapshot(
     recorded.
 
     Args:
-        store: the store.
-        epoch: the run's epoch.
-        run_id: the run's id.
         phase: which CUT.
         snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
             entry keeps the entry of the previous snapshot.

@@ -29,8 +29,6 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
     deleted, because the files that it uses are unknown.
 
     Args:
-        store: the job's store.
-        epoch: the run's epoch.
         keep: number of snapshots to retain.
         is_to_come: whether the run will put another snapshot, so that one less of the existing ones is retained.
 

@@ -55,7 +55,6 @@ def is_damaged(error: Exception) -> bool:
 
 
 def claim_path(root: str) -> str:
-    """Return the path of a folder's claim."""
     return f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
 
 

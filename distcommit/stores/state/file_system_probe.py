@@ -27,7 +27,7 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
     have deleted the file.
 
     Raises:
-        ConfigurationError: with the missing ability.
+        ConfigurationError: if an ability is missing.
     """
     roots = (store, staging, output)
     for root in roots:  # probes of a creation that crashed

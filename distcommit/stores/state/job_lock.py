@@ -58,11 +58,8 @@ class JobLock:
     """Holds the lock of one job in a `with` block, and renews its lease in a thread.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
         run_id: id of the run that takes the lock.
         lease_ttl_s: seconds from the last renewal to the end of the lease.
-        clock: the clock.
         shared: give a sign of life only, without excluding other runs.
 
     Raises:
@@ -177,7 +174,7 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
 
 
 def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether a live holder is late with its renewal, which is due after a third of the lease.
+    """Return whether a live holder has not renewed its lease for half of its duration. Renewals are due after a third.
 
     It may be dead on another machine, frozen, or cut off from the store.
     """

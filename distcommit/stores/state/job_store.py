@@ -132,17 +132,15 @@ def open_store(
 
     Args:
         fs: file system of all three roots.
-        roots: the job's folders.
         job: name of the job; a store belongs to one job.
         buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
             one.
         create: whether to create a missing store, after a probe of the file system.
         lost_store_id: id of a lost store that the new one replaces.
-        groups: the job's rule for commit groups.
 
     Raises:
-        ConfigurationError: if there is no store, it belongs to another job, it has another number of buckets, or the
-            file system lacks an ability that the protocol needs.
+        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also
+            if its folders are not accessible, or the file system lacks an ability that the protocol needs.
         StaleStoreError: if a store must be created and its output was published from another one.
         UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
             cannot.
@@ -200,9 +198,12 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Raise an error if the output has published files.
+    """Check that the output is unclaimed and has no published files, because a new store would publish their records
+    again.
 
-    A new store does not know these files, and their records would be published again.
+    Raises:
+        StaleStoreError: if it has published files, or another store of the job has claimed it.
+        ConfigurationError: if another job has claimed it, or has a folder below one of the roots.
     """
     owner = read_claim(fs, roots.output)
     if owner is not None:
@@ -243,7 +244,6 @@ def has_store(fs: FileSystem, roots: Roots) -> bool:
 
 
 def marker_path(roots: Roots) -> str:
-    """Return the path of the store's marker."""
     return f"{roots.store}/{STORE_MARKER}"
 
 
@@ -310,7 +310,6 @@ def remove_store(fs: FileSystem, folder: str) -> None:
 
 
 def has_removal_begun(fs: FileSystem, folder: str) -> bool:
-    """Return whether `remove_store` has begun to delete the store."""
     return fs.status(f"{folder}/{_REMOVED}") is not None
 
 

@@ -79,7 +79,6 @@ def encode_task_states(states: Sequence[TaskState]) -> bytes:
 
 
 def _column_value(name: str, value: Any) -> Any:
-    """Return the value of a task state's column."""
     if name == "branches":
         return [*map(_branch_value, value)]
     if name == "constructs":
@@ -125,7 +124,6 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
 
 
 def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
-    """Return the branch results of each row."""
     rows = _combined(column)
     columns = {field.name: rows.values.field(at) for at, field in enumerate(rows.values.type)}
     results = [
@@ -153,7 +151,6 @@ def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
 
 
 def _combined(column: pa.ChunkedArray) -> pa.ListArray:
-    """Return a column of lists as one array."""
     combined = column.combine_chunks()
     if isinstance(combined, pa.ChunkedArray):
         combined = combined.chunk(0) if combined.num_chunks else pa.array([], column.type)
@@ -168,7 +165,7 @@ def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """As `to_pylist`, at a third of its cost for 64-bit integers."""
+    """Return the array as a list, at a third of the cost of `to_pylist` for 64-bit integers."""
     code = _CODES.get(array.type)
     if not code or array.null_count:
         return list(array.to_pylist())
@@ -246,7 +243,6 @@ def _plain(data: bytes) -> Any:
 
 
 def _read(data: bytes, path: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """Return the columns in the order of their schema."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -69,13 +69,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
 
 
 class ReadingNotes:
-    """Writes the markers of one attempt at a task.
-
-    Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
-    """
+    """Writes the markers of one attempt at a task."""
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
         self._fs, self._folder = fs, _folder(store_root, run_id)
@@ -100,7 +94,7 @@ class ReadingNotes:
             self._fs.delete(previous)
 
     def clear(self) -> None:
-        """Delete the note: the task has read everything."""
+        """Delete the attempt's marker: the task has read everything."""
         if self._number:
             self._fs.delete(self._path())
 
@@ -109,19 +103,18 @@ class ReadingNotes:
 
 
 def read_notes(fs: FileSystem, store_root: str, run_id: str) -> dict[str, ReadingNote]:
-    """Return the newest note of each writer of a run, by path. Notes that cannot be read are left out."""
+    """Return the newest marker of each writer of a run, by path. Markers that cannot be read are left out."""
     return _notes_in(fs, _folder(store_root, run_id))
 
 
 def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, ReadingNote]]:
-    """Return the notes of each run before this one by path, the newest run first."""
+    """Return the markers of each run before this one by path, the newest run first."""
     folder, own = f"{store_root}/{READING}", run_name(run_id)
     runs = [entry.name for entry in fs.list_folder(folder) if is_run_name(entry.name) and entry.name < own]
     return [_notes_in(fs, f"{folder}/{run}") for run in sorted(runs, reverse=True)]
 
 
 def delete_notes(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Delete notes. Missing ones are ignored."""
     for path in paths:
         fs.delete(path)
 

@@ -96,18 +96,18 @@ def record_settings(
     *,
     epoch: int = 0,
 ) -> None:
-    """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
+    """Record settings that are not recorded yet, durably. Call it before state that depends on them is stored.
+
     Idempotent, also concurrently.
 
     Args:
-        store: the store.
-        fixed_settings: the job's fixed settings.
         settings: facts that the source has reported of itself.
         epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
-            committed. 0 for an operator command, which records its settings as final.
+            committed. 0 for an operator command, which replaces none and records its settings as final.
 
     Raises:
-        DistcommitError: if they cannot be recorded; or as `require_settings`, as another run may have been first.
+        ConfigurationError: if settings differ from the recorded ones and must not replace them.
+        DistcommitError: if they cannot be recorded.
         FencedError: if a newer run than `epoch` has begun.
     """
     fs, folder, settings = store.fs, _folder(store), settings or {}
@@ -155,14 +155,13 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     """Record other values, durably, for a move to another generation. Idempotent, also concurrently.
 
     Args:
-        store: the job's store.
         settings: new values by name.
         require_ownership: called after the newest document was read and before the next one is put. It raises if
             another process has taken over the move. If a paused process puts its document after that, the number is
             taken: the process that completed the move has put the same number.
 
     Raises:
-        DistcommitError: if they cannot be recorded; or as `require_ownership`.
+        DistcommitError: if they cannot be recorded; also the errors of `require_ownership`.
     """
     while True:
         number, recorded = _newest_record(store)
@@ -268,7 +267,6 @@ def _refusal(
 def _recorded_with(
     recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> RecordedSettings:
-    """Return the recorded settings together with the present ones."""
     binding = {
         name: pin.value for name, pin in fixed_settings.settings.items() if pin.binds and pin.value != pin.unrecorded
     }

@@ -82,8 +82,6 @@ class PlanReader:
     """Reads the plans of buckets. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
         manifest: the valid plan.
     """
 

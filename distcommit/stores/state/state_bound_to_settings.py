@@ -20,7 +20,6 @@ def find_bound_state(store: JobStore, epoch: int, *, at_target: bool, regroups: 
     Costs one read of the job log and of each bucket's log, and a listing of the output.
 
     Args:
-        store: the store.
         epoch: epoch of the calling run, which has fenced the logs, so that older runs cannot add such state later; 0
             for a caller that only reads.
         at_target: whether data that aborted attempts left at a sink's target counts, too.

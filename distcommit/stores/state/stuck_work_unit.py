@@ -50,7 +50,6 @@ def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:
     Args:
         store: the pickled redaction and writer of task states.
         work_unit: the pickled bucket and state.
-        construct: the name of the construct.
     """
     _, writer = pickle.loads(store)
     bucket, state = pickle.loads(work_unit)

@@ -35,7 +35,6 @@ from distcommit.stores.state.plan_and_state_tables import (
 
 
 def run_folder(store_root: str, run_id: str) -> str:
-    """Return the folder of a run's task states."""
     return f"{store_root}/{TASK_STATES}/{run_name(run_id)}"
 
 
@@ -61,12 +60,8 @@ def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
 
 
 class PastStates:
-    """Task states of past runs, whatever their number of partitions. For callers with many buckets: each file is read
-    once. Thread-safe. Corrupt files and deleted runs have no rows.
-
-    Args:
-        fs: file system of the store.
-        store_root: folder of the store.
+    """Task states of past runs, whatever their number of partitions. Each file is read once. Thread-safe. Corrupt
+    files and deleted runs have no rows.
     """
 
     def __init__(self, fs: FileSystem, store_root: str) -> None:
@@ -75,14 +70,14 @@ class PastStates:
         self._epochs = dict[str, int]()
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
-        """Return the rows of a bucket of the run with this epoch."""
+        """Return the task states of the run of this epoch in a bucket."""
         runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
 
     def _epoch_of(self, run: str) -> int:
-        """Return the epoch in a run's rows, from one of its files; 0 if there are none."""
+        """Return a run's epoch, from one of its files; 0 if it has none."""
         if run not in self._epochs:
             folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
@@ -96,7 +91,7 @@ class PastStates:
         return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
-        """Return the rows of a bucket."""
+        """Return the task states of a run in a bucket."""
         run = run_folder(self._root, run_id)
         with self._reading:
             names = [
@@ -107,7 +102,6 @@ class PastStates:
             return [state for name in names for state in self._in_folder(f"{run}/{name}").get(bucket, ())]
 
     def _in_folder(self, folder: str) -> dict[int | None, list[TaskState]]:
-        """Return the rows of a folder by bucket, cached."""
         if folder not in self._read:
             rows_by_bucket: dict[int | None, list[TaskState]] = {}
             for entry in self._fs.list_folder(folder):
@@ -127,9 +121,6 @@ class TaskStateWriter:
     """Appends rows of buckets of one run, in one file per partition that owns some of them.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         partitions: number of partitions that own buckets.
 
     Attributes:
@@ -164,9 +155,6 @@ class TaskStateTables:
     """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
 
     Args:
-        fs: file system of the store.
-        store_root: folder of the store.
-        run_id: the run's id.
         partitions: number of partitions that own buckets.
         buckets: buckets with readers; rows of others are skipped.
     """
@@ -211,7 +199,6 @@ class TaskStateTables:
         return self._owners[bucket % len(self._owners)]
 
     def _read_new_files(self, owner: _PartitionFiles) -> None:
-        """Read files that are new since the last call."""
         for entry in self._fs.list_folder(f"{self._folder}/{owner.name}"):
             if entry.name in owner.seen or not is_table(entry.name):
                 continue
@@ -263,7 +250,7 @@ class _PartitionFiles:
 
 
 class TaskStateReader:
-    """Follows one bucket of one run."""
+    """Returns, at each `poll`, the new task states of one bucket of one run."""
 
     def __init__(self, tables: TaskStateTables, bucket: int) -> None:
         self._tables, self._bucket, self._reported, self._has_begun = tables, bucket, 0, False

@@ -19,7 +19,9 @@ from distcommit.steps.step_registry import dump_steps, load_steps, register
 
 
 class CommitStepContract(ABC):
-    """A step proves its effect at the target, can be executed any number of times, and survives storing."""
+    """Contract of commit steps: a step proves its effect at the target, can be executed any number of times, and
+    survives storing.
+    """
 
     @abstractmethod
     def make_step(self, place: Path, number: int) -> CommitStep:
@@ -27,7 +29,7 @@ class CommitStepContract(ABC):
 
     @abstractmethod
     def observe(self, folder: Path) -> Any:
-        """Return the state of the target."""
+        """Return the state of the target as a comparable value."""
 
     def context(self, folder: Path) -> StepContext:
         """Return the context that stored steps are loaded with."""
@@ -165,7 +167,9 @@ class NoteCommitStep(CommitStep):
 
 
 class CommitStepStoreContract(ABC):
-    """Sealed steps exist completely until they are committed. Other steps are never visible."""
+    """Contract of commit step stores: sealed steps exist completely until they are committed. Other steps are never
+    visible.
+    """
 
     @abstractmethod
     def open_store(self, folder: Path) -> CommitStepStore:

@@ -31,7 +31,6 @@ class FileSystemUnderTest(ABC):
 
     @pytest.fixture
     def fs(self, opened: tuple[FileSystem, str]) -> FileSystem:
-        """Return the file system."""
         return opened[0]
 
     @pytest.fixture

@@ -46,7 +46,6 @@ class ForkServer:
             line: the number of the line, from 1.
             locations: files, and folders whose direct files count.
             act: an importable function, such as `commit_all`.
-            arguments: the function's arguments.
 
         Returns:
             True if the process was killed, False if it ended first.
@@ -122,7 +121,6 @@ def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
 
 
 def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]) -> None:
-    """Commit the requests with one committer."""
     committer = sink.open_committer(context.for_committers)
     committer.commit(requests)
     committer.close()

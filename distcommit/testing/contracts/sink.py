@@ -293,7 +293,7 @@ class SinkContract(LedgerMismatch, RollBacks):
 
 
 def _groups_elsewhere(sink: CommitterSink) -> list[str]:
-    """Return the commit groups of the same datasets, as a new process computes them."""
+    """Return the commit groups of these datasets, as a new process computes them."""
     program = "import pickle, sys; sink, names = pickle.load(sys.stdin.buffer); print([*map(sink.commit_group, names)])"
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     done = subprocess.run(

@@ -77,7 +77,6 @@ class SinkUnderTest(ABC):
         return sent
 
     def context(self, folder: Path) -> StepContext:
-        """Return the context of steps and committers."""
         return StepContext(
             LocalFileSystem(),
             str(folder / "staging"),
@@ -87,7 +86,6 @@ class SinkUnderTest(ABC):
         )
 
     def committers_file(self, folder: Path) -> str:
-        """Return the file of the committer's class."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         committer.close()
         return inspect.getsourcefile(type(committer)) or ""
@@ -155,7 +153,6 @@ class SinkUnderTest(ABC):
         return step.request
 
     def commit(self, folder: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Commit the requests."""
         return self._committed(folder, requests, SinkCommitter.commit.__name__)
 
     def commit_atomically(self, folder: Path, *requests: CommitRequest) -> list[CommitOutcome]:
@@ -172,7 +169,6 @@ class SinkUnderTest(ABC):
         return outcomes
 
     def withdraw(self, folder: Path, *requests: CommitRequest) -> None:
-        """Roll the requests back."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.withdraw(list(requests))
@@ -186,7 +182,6 @@ class SinkUnderTest(ABC):
             SinkCommitStep(self.sink(folder), request, self.context(folder).for_committers).undo()
 
     def allow(self, folder: Path, *requests: CommitRequest) -> None:
-        """Allow the requests again."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.allow(list(requests))
@@ -194,7 +189,6 @@ class SinkUnderTest(ABC):
             committer.close()
 
     def abort(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
-        """Abort the attempts."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.abort(list(aborted_attempts))
@@ -202,7 +196,6 @@ class SinkUnderTest(ABC):
             committer.close()
 
     def probe(self, folder: Path) -> None:
-        """Probe the target."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.probe()
@@ -216,7 +209,6 @@ class SinkUnderTest(ABC):
         }
 
     def ledger_rows(self, folder: Path) -> list[LedgerRow]:
-        """Return all ledger rows."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             return [*committer.ledger()]

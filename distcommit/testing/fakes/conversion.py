@@ -20,8 +20,6 @@ def convert_batch(converter: Converter, batch: pa.RecordBatch, unit: WorkUnit | 
     """Convert a batch as a task does: with the schema that the converter declares for it, and a work unit.
 
     Args:
-        converter: the converter.
-        batch: the input records.
         unit: the work unit; None for one of the dataset `dataset`.
     """
     unit = unit or unit_of("dataset")

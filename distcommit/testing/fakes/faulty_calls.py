@@ -61,7 +61,8 @@ class Fault:
         besides: called with the name and the first argument of each failing call.
         meanwhile: if set, nothing fails. Called during the operation, to act elsewhere at that moment.
         damage: if set, nothing fails. Replaces the bytes of a read, given its path and bytes.
-        concerns: returns whether a call is counted and may fail, given its name and arguments; by default almost all.
+        concerns: returns whether a call is counted and may fail, given its name and arguments; by default all.
+            The calls `close`, `fstat` and `realpath` never are.
 
     Attributes:
         sites: the `Operation.site` of each counted call.

@@ -65,7 +65,7 @@ class ModelDataset:
 
 @dataclass(frozen=True, slots=True)
 class ModelSource(Source):
-    """Datasets by URN. Offsets count from 0, and values follow from the position.
+    """A source with known datasets. Offsets count from 0, and each value names its dataset, partition and offset.
 
     Attributes:
         datasets: the datasets.
@@ -241,7 +241,6 @@ class _ModelExtraction(Extraction):
         return 0
 
     def holes(self) -> list[SkippedRange]:
-        """Return the holes, repeated by each call, which does no harm."""
         high = self.actual_high().positions
         return [
             SkippedRange(partition, offset, offset + 1, "no record", True, self.dataset.incarnation)

@@ -159,7 +159,6 @@ class SqliteCommitter(SinkCommitter):
         return self._context.store_id, request.dataset_urn, request.branch
 
     def _row(self, request: CommitRequest) -> LedgerRow | None:
-        """Return the ledger row of the dataset and branch."""
         location = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
         stored = self._db.execute(location, self._key(request)).fetchone()
         return from_json(stored[0], LedgerRow) if stored else None
