@@ -113,7 +113,6 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "a run that was fenced may still seal",
         [
             Change(_VALIDITY, "rejection_reason", "call _not_newest in case Intent", instead='""'),
-            Change(_NEXT, "seal", "compare fence_epoch epoch", instead="True"),
             Change(_COMMITTER, "BucketCommitter._seal", _NOT_FENCED),
             Change(_COMMITTER, "BucketCommitter.commit_ready", _NOT_FENCED),
         ],

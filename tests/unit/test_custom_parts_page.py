@@ -163,7 +163,7 @@ def test_job_file_sections_name_the_classes_of_the_pages() -> None:
 
 def test_contracts_named_on_the_pages_exist() -> None:
     named = set(re.findall(r"`(\w+Contract)`", "".join(TEXTS.values())))
-    assert len(named) == 7
+    assert len(named) == 8
     assert all(hasattr(contracts, name) for name in named)
 
 

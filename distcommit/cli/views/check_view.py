@@ -52,7 +52,7 @@ def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
         subject = problem.setting or problem.check
         named = "" if problem.text.startswith(subject) else f"  {subject}"
         blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), named))
-        blocks.append(Padding(Text(problem.text, overflow="fold"), (0, 0, 0, 2)))
+        blocks.append(Padding(Text(problem.text, overflow="ignore"), (0, 0, 0, 2)))
         if problem.remedy:
-            blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="fold"), (0, 0, 0, 2)))
+            blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="ignore"), (0, 0, 0, 2)))
     return Group(*blocks)

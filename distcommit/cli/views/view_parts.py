@@ -166,13 +166,16 @@ def seconds_spent(seconds: Mapping[str, float]) -> str:
 
 
 def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
-    """Return a title with a count, and the first lines; None if there are no lines."""
+    """Return a title with a count, and the first lines; None if there are no lines.
+
+    Words are never broken, so that a command can be copied.
+    """
     texts = list(lines)
     count = max(count, len(texts))
     if not texts:
         return None
     shown: list[RenderableType] = [Text(f"{title}: {count:,}", style="bold")]
-    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in texts[:LISTED]]
+    shown += [Text(f"  {' '.join(line.split())}", overflow="ignore") for line in texts[:LISTED]]
     if count > LISTED:
         shown.append(and_more(count - LISTED, "more"))
     return Group(*shown)
