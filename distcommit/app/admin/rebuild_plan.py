@@ -194,7 +194,7 @@ def _branches(
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, run_markers: dict[Marker, int]) -> ReplacedFiles:
-    """Return the files of a dataset, and the outcome of their reprocessed records."""
+    """Return a dataset's files by kind: read from the source, reprocessed, or to set aside."""
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
@@ -209,7 +209,7 @@ def _gap(gap: SkippedRange) -> str:
 
 
 def _gaps(result: RebuildResult, urn: str, gaps: Iterable[str], *, accept_gaps: bool) -> None:
-    """Report missing offsets: as problems, or as accepted gaps."""
+    """Add missing offsets to the gaps of the result and, unless gaps are accepted, to its problems."""
     for gap in gaps:
         text = f"{urn} {gap}"
         if not accept_gaps:
@@ -312,8 +312,8 @@ def _first(
 def _newer(
     result: RebuildResult, files: list[PublishedFile], state: DatasetState, store: JobStore, clean_epoch: int
 ) -> list[EpochFiles]:
-    """Return the files of epochs that the store does not know as done, by epoch. A sequence that the store knows is
-    included if it has files, or if it needs none and another sequence followed it.
+    """Return the files of epochs after the stored done epoch, by epoch. The epoch of a stored sequence is included if
+    it has files, or if the sequence has no steps and a newer epoch has files.
     """
     by_epoch: dict[int, list[PublishedFile]] = {}
     for file in files:

@@ -30,7 +30,9 @@ from distcommit.stores.state.task_states import PastStates
 def rebuild_job(
     folders: JobFolders, user: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
-    """Rebuild a store. Arguments and errors are those of `Job.rebuild`."""
+    """Repair damaged files, and rebuild the store under the job lock if it is missing, outdated or damaged. Arguments
+    and errors are those of `Job.rebuild`.
+    """
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
     repaired = repair_files(folders, run_id, dry_run=dry_run)

@@ -59,7 +59,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
         CorruptError: if neither the marker nor a claim can be read.
         ConfigurationError, StaleStoreError: if a folder belongs to another job, or to another store of the job.
         ConflictError: if the job log is damaged, the job publishes all datasets or none, and sequences are unfinished.
-        LockHeldError: if a run is alive.
+        LockHeldError: if another process holds the job lock.
         UnknownVersionError: if a newer version wrote a file.
     """
     fs, roots = folders.roots()

@@ -28,8 +28,8 @@ class ServiceRequestResult(msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         request: the request.
-        was_in_effect: whether the job already had the requested state.
-        is_started: whether a service has begun the run that a trigger requested.
+        was_in_effect: whether the job was paused or not paused already, as requested; false for a trigger.
+        is_started: whether a service has begun the triggered run within the time to wait.
         paused_by: the user who paused the job; empty if the job is not paused.
     """
 

@@ -129,7 +129,8 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
 def rows_of(
     state: DatasetState, branch: str, coverage: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
 ) -> list[AuditRow]:
-    """Return one row for each source partition of a dataset in a branch.
+    """Return one row for each source partition of a dataset in a branch. Partitions whose positions are not offsets are
+    omitted.
 
     Args:
         state: the dataset's state.

@@ -19,7 +19,7 @@ class CheckedPart(msgspec.Struct, frozen=True):
     Attributes:
         name: the subject of the check, such as `source`.
         outcome: `passed`, `failed` or `skipped`.
-        found: details of a passed check, or the reason for skipping; empty if the check failed.
+        found: details of a passed check, or the reason for skipping; for a failed check, a reference to its problem.
     """
 
     name: str
@@ -77,7 +77,7 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
 
 
 class CheckFailedError(ConfigurationError):
-    """Several checks failed before a run. `problems` has them with positions and remedies."""
+    """The error of a run whose check failed in several places. `problems` has them with positions and remedies."""
 
     id = "CHECK_FAILED"
 

@@ -30,7 +30,7 @@ class PlannedDataset(msgspec.Struct, frozen=True):
     """A dataset that a run would read.
 
     Attributes:
-        dataset: the dataset.
+        dataset: dataset URN.
         work_units: the number of its work units.
         size: records or bytes to read, as the plan's `unit` names them; None if unknown.
         columns: the columns that the source delivers; None if they are not known.
@@ -52,7 +52,8 @@ class DryRun(msgspec.Struct, frozen=True):
         size: the sum over all datasets, in `unit`; None if the source does not know.
         datasets_count: the number of datasets that a run would read.
         datasets: the datasets that a run would read, and the datasets with a problem.
-        notes: the datasets that a rule skips, and the rule; datasets of the store that are no longer selected.
+        notes: datasets that a rule skips, records that are left to later runs, and datasets of the store that are no
+            longer selected, each with the reason.
         unknown: why only a run can plan; empty if the plan is known.
     """
 

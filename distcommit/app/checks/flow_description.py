@@ -193,7 +193,7 @@ def _masked(value: Any) -> Any:
 
 
 def known_columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
-    """Return the known columns, and whether there may be others."""
+    """Return the known columns, None if there are none, and whether there may be others."""
     types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.fields.types]
     nullable = ["" if field.nullable else " not null" for field in columns.fields]
     named = zip(columns.fields.names, types, nullable, strict=True)

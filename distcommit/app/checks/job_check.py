@@ -1,6 +1,7 @@
 """The check of a job before it runs: settings, secrets, flow, Java, folders, store, source and sinks.
 
-`distcommit check` and each run make the same check. All problems are collected, each with its position in the job file.
+Each run makes this check. `distcommit check` also checks the owner of the folders and the published types. All problems
+are collected, each with its position in the job file.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ _MISSING = {"SOURCE_TOPIC_MISSING": "source.topics", "SOURCE_TABLE_MISSING": "so
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:
-    """Check a job file without starting Spark. Writes nothing but a probe into existing remote folders.
+    """Check a job file without starting Spark. Writes only a probe file, into remote folders, and deletes it.
 
     Args:
         path: the job file.
         overrides: `section.key=value` texts that override it.
         connect: whether to connect to the job's folders, source and sinks.
-        plan: whether to list the datasets that a run would read.
+        plan: whether to list the datasets that a run would read; needs `connect`.
     """
     checks = _Checks(path)
     with checks.part("settings"):

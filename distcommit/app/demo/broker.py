@@ -70,17 +70,14 @@ class MockBroker:
 
     @classmethod
     def start(cls, topics: Mapping[str, int] | None = None) -> MockBroker:
-        """Start a broker and wait until it answers.
+        """Start a broker and wait until it answers. Close it, or use it as a context manager.
 
         Args:
-            topics: Partition count by topic name, for topics to create at once. A topic that
-                is not named here is created with 4 partitions when a client asks for it.
-
-        Returns:
-            The running broker. Close it, or use it as a context manager.
+            topics: partition count by topic name, for topics to create at once. Any other topic gets 4 partitions when
+                a client asks for it.
 
         Raises:
-            BrokerError: The process did not start, or refused one of the topics.
+            BrokerError: if the process did not start, or refused one of the topics.
         """
         search_path = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}
@@ -114,11 +111,11 @@ class MockBroker:
         """Create topics that do not exist yet.
 
         Args:
-            topics: Partition count, at least 1, by topic name.
+            topics: partition count, at least 1, by topic name.
 
         Raises:
-            BrokerError: The broker has ended, or a topic exists or has a bad name or count.
-                The topics before the one it names have been created.
+            BrokerError: if the broker has ended, or a topic exists or has a bad name or count. The topics before it
+                have been created.
         """
         if not topics:
             return
@@ -132,7 +129,7 @@ class MockBroker:
         self._reply(REPLY_TIMEOUT_S)
 
     def close(self) -> None:
-        """End the process and forget its records; a second call does nothing."""
+        """End the process and drop its records. A second call does nothing."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

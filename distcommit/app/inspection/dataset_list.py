@@ -47,7 +47,7 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects and orders the datasets that a list shows.
+    """A selection and order of datasets.
 
     Attributes:
         statuses: statuses to include, see `Status`; empty for all.
@@ -140,7 +140,7 @@ def list_datasets(
 
 
 def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
-    """Return the lags that a source reports, by dataset, and the reason if it reports none."""
+    """Return the lags that a source reports, by dataset, and the reason if it reports none; empty otherwise."""
     try:
         lags = {lag.dataset_urn: lag for lag in ask(urns)}
     except DistcommitError as error:

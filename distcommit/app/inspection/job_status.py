@@ -104,7 +104,8 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
         buckets: number of buckets in the current generation.
         epoch: epoch of the newest run; 0 before the first run, or if the job log is unreadable.
         run_id: id of the newest run; empty if `epoch` is 0.
-        datasets: all datasets; without `idle`, only those that are not idle or could not be read.
+        datasets: all datasets; if idle ones are not requested, only those that are not idle, could not be read, or were
+            changed by an operator since the newest run began.
         unreadable: errors by the name of a log or file: unreadable ones, and logs that lost their newest segments.
         last_run: end record of the newest run; None if it is missing or unreadable.
         no_record: why `last_run` is None although a run has begun; empty otherwise.
@@ -116,7 +117,7 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
         runs: the newest recorded runs, newest first.
         failed_in_a_row: how many of the newest runs failed, at most 20.
         problems: present problems of the job, the most blocking first.
-        datasets_omitted: datasets that are not idle and missing in `datasets`.
+        datasets_omitted: datasets that are not idle, or could not be read, and are missing in `datasets`.
         is_unfinished: whether the newest run has no end record because it has not ended.
         damaged: names in `unreadable` whose files exist and are damaged.
         paused_by: user who suspended scheduled runs; empty if they are not suspended.

@@ -45,7 +45,7 @@ class RunRow(msgspec.Struct, frozen=True):
 
     Attributes:
         epoch: epoch of the run; 0 if it has none yet, or died before it had one.
-        run_id: id of the run, which sorts by time; empty if its begin record is missing.
+        run_id: id of the run, which sorts by time; empty if neither its begin record nor its end record can be read.
         status: state or outcome of the run.
         command: command that started the run, such as `expire 90d`; empty if unknown.
         requested_by: user or service that started the run; empty if unknown.
@@ -137,7 +137,9 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
-    """Return all recorded runs, or the `newest` ones. Two small files are read for each run."""
+    """Return the recorded runs, or with `newest` only that many, and the runs that have no epoch. Two small files are
+    read for each run.
+    """
     rows = list(_rows(store, clock, recorded_epochs(store.fs, store.roots.store)[-newest:]))
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 

@@ -43,8 +43,8 @@ class MostlyRejected(msgspec.Struct, frozen=True):
     Attributes:
         dataset: the dataset's URN.
         epoch: the epoch of the run that committed.
-        records: the number of records that the run read, rejected ones included.
-        rejected: the number of rejected records.
+        records: the number of records written or rejected, in all attempts and branches.
+        rejected: the number of rejected records, in all attempts and branches.
     """
 
     dataset: str
@@ -54,8 +54,8 @@ class MostlyRejected(msgspec.Struct, frozen=True):
 
 
 def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
-    """Return the rejected records of the newest run that rejected any. Return None if no run of the last 20 did, or if
-    all rejected records were reprocessed since.
+    """Return the rejected records of the newest run that rejected any. Return None if none of the last 20 runs did, or
+    if a later `dataset reprocess --all` was committed without rejections.
     """
     rows = read_runs(store, clock, newest=_NEWEST_RUNS).runs
     row = next(

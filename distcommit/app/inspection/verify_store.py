@@ -37,7 +37,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
 
 
 class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The violations in a store, and what was verified.
+    """The violations in a store, and the extent of the verification.
 
     Attributes:
         job: name of the job.
@@ -205,7 +205,9 @@ class _RecordedRun:
 
 
 def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """Yield the differences between the records of a run and the logs. Runs without an end record are skipped."""
+    """Yield the differences between the records of a run and the logs. Without an end record, only the fence is
+    compared.
+    """
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem

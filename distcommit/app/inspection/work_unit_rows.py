@@ -49,7 +49,7 @@ class WorkUnitRow(msgspec.Struct, frozen=True):
         expected_high: planned end by partition.
         actual_high: where the attempt ended, by partition; empty before an attempt has ended.
         properties: recorded properties, by the part that recorded them.
-        is_committed: whether its output is committed; None if the run's tables do not tell.
+        is_committed: whether its output is committed; None if unknown.
         records_read: number of records read.
         error: why the last attempt failed; empty if it did not.
     """

@@ -60,14 +60,16 @@ _WITH_ACCESS = {"", "hdfs", "webhdfs"}
 
 
 def normal_location(text: str, folder: Path) -> str:
-    """Return a location in normal form: an absolute local path, or a URL without dots and double slashes.
+    """Return a location in normal form: an absolute local path without symbolic links, or a URL without dots and double
+    slashes.
 
     Args:
         text: a path or URL.
         folder: the folder that relative paths start at.
 
     Raises:
-        ConfigurationError: if there is no file system for the URL, or the URL is incomplete.
+        ConfigurationError: if the URL is incomplete, contains a password, or has a scheme that is known to be
+            unsuitable.
     """
     scheme, separator, remainder = text.partition("://")
     if not separator:
@@ -145,10 +147,10 @@ def open_folders(store: str, data: Sequence[str], *, durable: bool) -> FileSyste
     Args:
         store: location of the store, in normal form.
         data: locations of staging and output, on one file system.
-        durable: as for `open_file_system`.
+        durable: whether published files must survive a crash of the machines that store them.
 
     Raises:
-        ConfigurationError: like `open_file_system`, for either file system.
+        ConfigurationError: if one of the file systems can't be opened, see `open_file_system`.
     """
     store_path, paths = path_of(store), [path_of(location) for location in data]
     if _file_system_of(store) == _file_system_of(data[0]):

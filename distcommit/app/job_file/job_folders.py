@@ -63,8 +63,9 @@ class JobFolders:
         """Open the job's store for an action that may change it. Create a missing store if `create` is set.
 
         Raises:
-            ConfigurationError: if a fixed setting differs from the recorded one, an environment variable is not set, or
-                the sink is of type console, which stores nothing.
+            ConfigurationError: if there is no store and `create` is not set, a fixed setting differs from the recorded
+                one, an environment variable is not set, the source reads the job's folders, or the sink is of type
+                console, which stores nothing.
         """
         self.require_variables()
         if self.config.tries_out and not self.throwaway:

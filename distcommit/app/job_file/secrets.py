@@ -1,7 +1,7 @@
 """Where a job file may contain secrets, and how they are hidden.
 
-One list serves all uses: `${file:PATH}` is allowed in these places, and neither records of runs nor printed commands
-show their values. Errors, logs and alerts show none of `secret_values`.
+`${file:PATH}` is allowed in the same places whose values neither records of runs nor printed commands show. Errors,
+logs and alerts hide `secret_values`.
 """
 
 from __future__ import annotations

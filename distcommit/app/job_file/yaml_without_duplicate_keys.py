@@ -24,8 +24,7 @@ def load_yaml(text: str) -> Any:
     """Return the content of a YAML text.
 
     Raises:
-        yaml.YAMLError: if the text is not YAML, or a mapping has a key twice, of which YAML's own reader takes the
-        last.
+        yaml.YAMLError: if the text is not YAML, or a mapping has a key twice.
     """
     try:
         return yaml.load(text, _Loader)

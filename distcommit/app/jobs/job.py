@@ -158,8 +158,9 @@ class Job(StoredJob):
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that is only
-        prepared at a target is rolled back; if the target is unavailable, the next run does that.
+        """Declare the sequence of a quarantined dataset, or of one that is being abandoned, done. Its unpublished
+        records are lost. Data that is only prepared at a target is rolled back; if the target is unavailable, the next
+        run does that.
         """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
@@ -168,8 +169,9 @@ class Job(StoredJob):
             logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, prepared_steps)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
-        """Roll back the sequence of a quarantined dataset. The next run reads its records again or, with `restart`, the
-        whole dataset. Raises ConflictError if the dataset is not quarantined, or the sequence can't be rolled back.
+        """Roll back the sequence of a quarantined dataset, or finish an interrupted rollback. The next run reads its
+        records again or, with `restart`, the whole dataset. Raises ConflictError if there is no such sequence, or it
+        can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
@@ -179,12 +181,15 @@ class Job(StoredJob):
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Roll back the sequences of all quarantined datasets. See `app.admin.abandon_datasets`."""
+        """Roll back the sequences of all datasets that `release_plan` would change: quarantined datasets whose reason
+        recommends this release, and interrupted rollbacks.
+        """
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
     def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """Return the effects of a release on one dataset, or on all that need it (`urn` None). Changes nothing.
+        """Return the effects of a release on one dataset, or with `urn` None on all that wait for an operator. Changes
+        nothing.
 
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.
@@ -203,12 +208,13 @@ class Job(StoredJob):
 
         Args:
             urn: the dataset.
-            positions: the next position to read by partition; None deletes the watermark. Other partitions lose theirs.
+            positions: the next position to read by partition, for each partition that has one; None deletes the
+                watermark.
             new: whether no run has read the dataset yet.
 
         Raises:
-            ConfigurationError: if the store does not know the dataset, or the positions are invalid for it. Nothing was
-                written.
+            ConfigurationError: if the store does not know the dataset (with `new`: knows it), a position is invalid, or
+                a partition that has a position is missing. Nothing was written.
             ConflictError: if the dataset has an open sequence.
         """
         store = self._folders.opened()
@@ -262,8 +268,11 @@ class Job(StoredJob):
             dry_run: only report.
 
         Raises:
-            ConfigurationError: if the job's records have no offsets, or the folders belong to another job.
-            ConflictError: if the store is not outdated, or a run is alive.
+            ConfigurationError: if the job's records have no offsets (without `keep_watermarks`), there is no store to
+                keep, or the folders belong to another job.
+            StaleStoreError: if the output is older than the store (without `keep_watermarks`).
+            ConflictError: if the store is neither outdated nor damaged.
+            LockHeldError: if a run is alive.
         """
         return rebuild_job(
             self._folders, username(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run

@@ -50,8 +50,8 @@ class PreviewResult(msgspec.Struct, frozen=True):
 
     Attributes:
         run: the result of the run.
-        tables: one table for each dataset, branch and kind, up to a limit.
-        tables_omitted: number of tables beyond the limit.
+        tables: one table for each dataset, branch and kind, at most 20.
+        tables_omitted: number of further tables.
     """
 
     run: RunResult

@@ -197,7 +197,9 @@ class StoredJob:
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
-        """Return the orphaned files that the next run would delete. Raises the errors of `replay_plan`."""
+        """Return the files that the next run would delete: orphaned, superseded and expired ones. Raises the errors of
+        `replay_plan`.
+        """
         from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps  # noqa: PLC0415
 
@@ -277,7 +279,8 @@ class StoredJob:
             group: a Kafka consumer group, instead of a file.
 
         Raises:
-            ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
+            ConfigurationError: if there is no store, a file is invalid, or outputs are to be compared and records have
+                no offsets or a sink can't report its commits.
         """
         from distcommit.app.auditing.target_ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare_outputs import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it

@@ -99,7 +99,8 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
     """Compare the published offsets of two jobs, by the footers of files and the ledgers of targets.
 
     Only offsets that both jobs have passed are compared. If the source was recreated, the newest incarnation that each
-    job has read is compared. If these incarnations differ, the partition counts as different.
+    job has read is compared. A partition counts as different if these incarnations differ, or only one job has an
+    offset in it.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = stored_states(store), stored_states(other)

@@ -50,10 +50,11 @@ class ForeignPositions:
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
     """Read positions from a file or a Kafka consumer group.
 
-    In a `.csv` file, positions that are not offsets are JSON. A `.json` file is an export from Gobblin.
+    In a `.csv` file, positions that are not offsets are JSON. Any other file is an export from Gobblin.
 
     Raises:
-        ConfigurationError: naming each invalid line or task; or if no position is for this job.
+        ConfigurationError: naming each invalid line or task; or if no position is for this job, or not exactly one of
+            `file` and `group` is given.
         SourceError: if Kafka does not respond.
     """
     if (file is None) == (group is None):

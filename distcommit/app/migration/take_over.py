@@ -36,7 +36,7 @@ _NAMED = 20
 
 @contextmanager
 def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
-    """Fence all runs of a store, also runs in progress, until the block ends. All datasets must be idle.
+    """Hold the job lock of a store and fence its older runs until the block ends. All datasets must be idle.
 
     Raises:
         ConflictError: if a dataset is not idle.

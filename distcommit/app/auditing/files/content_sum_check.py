@@ -31,7 +31,7 @@ class SequenceContent:
 
     Attributes:
         state: stored state of the dataset, with the counts and the sum of the sealed sequence.
-        is_whole: whether all files of the sequence must exist: none was superseded.
+        is_whole: whether too few files are a finding: none was superseded, or is reported as missing by its name.
         is_counted: whether all records of the sequence are in files, none only at targets.
         records: number of records in the files.
         sums: content sum of each file; empty text for a file without one.

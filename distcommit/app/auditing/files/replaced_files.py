@@ -58,7 +58,9 @@ class ReplacedFiles:
         return lost
 
     def lost_offsets(self, done_epoch: int) -> dict[str, OffsetSets]:
-        """Return by incarnation the offsets that were reprocessed in epochs after `done_epoch`."""
+        """Return, by incarnation, the offsets that were reprocessed in epochs after `done_epoch` and have a known
+        outcome in each branch, and the holes that the reprocessed files name.
+        """
         all_files = [file for files in self.complete.values() for file in files]
         lost_offsets: dict[str, OffsetSets] = {}
         for incarnation in {file.footer.incarnation for file in all_files}:

@@ -78,7 +78,7 @@ class Branches:
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """The incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
+        """Return the incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation

@@ -219,8 +219,8 @@ class Continuation:
         self.done_epoch = max(self.done_epoch, epoch)
 
     def add_reprocessed(self, reprocessed: OffsetSets, state: DatasetState) -> None:
-        """Treat reprocessed records as published in partitions without other known offsets. Uncovered offsets before
-        these records are gaps.
+        """Treat reprocessed records as published in partitions without a stored position. Uncovered offsets between the
+        known position and these records are gaps.
         """
         existing = state.watermark.positions if state.watermark else {}
         of_new = OffsetSets()

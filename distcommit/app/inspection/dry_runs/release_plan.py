@@ -70,8 +70,8 @@ def plan_release(
         status: the job's status.
         steps: the commit steps of the datasets.
         release: the kind of release.
-        dataset: the dataset to release; None releases all waiting ones, with abandon and restart only those that need
-            it.
+        dataset: the dataset to release. With None, retry and accept release all waiting datasets; abandon and restart
+            only those whose state needs it.
         closed: reasons by the names of logs that reject operator actions, from `closed_buckets`.
         bucket_of: returns the bucket of a dataset.
     """

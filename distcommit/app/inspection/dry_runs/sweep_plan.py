@@ -48,7 +48,8 @@ class SweepResult(msgspec.Struct, frozen=True):
 
 
 def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> SweepResult:
-    """Run the deletion on a file system that only records it.
+    """Return the files that the next run would delete, by running its deletions on a file system that only records
+    them.
 
     Args:
         store: the job's store.

@@ -27,7 +27,9 @@ def models_at(root: type[BaseModel], tree: Any, keys: Key) -> list[type[BaseMode
 
 
 def section_at(root: type[BaseModel], tree: Any, keys: Key) -> Section | None:
-    """Return which section with types is at `keys`: a source, a sink or a construct; None for any other."""
+    """Return the kind of the section at `keys`: source, sink or a kind of construct. Return None for a section without
+    types.
+    """
     annotation: Any = root
     for key in keys:
         annotation = next(_below(annotation, tree, key), None)

@@ -52,7 +52,7 @@ class SettingProblem:
 
 
 class JobFileError(ConfigurationError):
-    """The job file is invalid.
+    """The error of an invalid job file.
 
     Args:
         problems: the problems; at least one.
