@@ -31,7 +31,6 @@ def shown_progress(console: Console, first: str = "start Spark", unit: str = "")
     """Show the progress of a run until the block ends.
 
     Args:
-        console: the console to print to.
         first: name of the phase before the first event.
         unit: unit of the sizes that the source plans: `records`, `bytes`, or empty.
     """
@@ -207,7 +206,6 @@ def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: floa
 
 
 def _shares(spent: Mapping[str, float], most: int) -> str:
-    """Return the activities that took most of the time, with their percentages."""
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda item: -item[1])
     shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]

@@ -142,7 +142,6 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
 
 
 def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
-    """Return the live files of a dataset, or why they can't be determined."""
     urn, state = dataset
     try:
         return list(source.aged(urn, state.done_epoch).live_files())
@@ -181,11 +180,8 @@ def expire_job(
     finish the work, except for snapshots that they keep.
 
     Args:
-        folders: the job.
         session: a Spark session to use; None starts one.
         older_than: an age, see `age_ms`.
-        user: the operator.
-        observer: receives the runs' events.
         dry_run: only report.
         keep_snapshots: keep snapshots. Later runs delete the files once no kept snapshot shows them.
 

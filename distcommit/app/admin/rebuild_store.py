@@ -61,7 +61,6 @@ def rebuild_store(
         result: the plan. It is computed again after all runs are fenced and older staged files are deleted. If the new
             plan has problems, it is returned, states stay unchanged, and no run begins until a rebuild succeeds.
         run_id: a new run's id.
-        user: the operator.
         accept_gaps: whether gaps are recorded as skipped.
         flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
         tick: called at each progress.

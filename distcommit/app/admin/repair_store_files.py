@@ -51,7 +51,6 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     """Repair all damaged files of an existing store, and return their names.
 
     Args:
-        folders: the job.
         run_id: a new run's id, which names the folder of the damaged files.
         dry_run: only return the names.
 

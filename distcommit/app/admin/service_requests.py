@@ -47,10 +47,6 @@ def request_service(
     it, too.
 
     Args:
-        store: the job's store.
-        wish: the request.
-        user: the operator.
-        clock: the clock.
         wait_s: seconds to wait for a service to begin a triggered run.
 
     Raises:

@@ -24,11 +24,8 @@ def set_watermark(
     """Set the watermark of an idle dataset.
 
     Args:
-        store: the job's store.
         source: the job's source, which checks positions.
-        urn: the dataset.
         positions: the next position to read, by partition; None deletes the watermark.
-        user: the operator.
         new: whether no run has read the dataset yet.
 
     Raises:

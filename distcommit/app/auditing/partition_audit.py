@@ -133,8 +133,6 @@ def rows_of(
     omitted.
 
     Args:
-        state: the dataset's state.
-        branch: name of the branch.
         coverage: the input records in the branch.
         holes: positions without a source record, as files and ledgers name them.
         totals: receives the input records by finding.

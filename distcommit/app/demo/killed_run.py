@@ -220,7 +220,6 @@ def kill_in_mid_commit(
     moment.
 
     Args:
-        run: the run.
         watcher: a watcher that was created before the run began.
         timeout_s: maximum seconds to wait.
         least_share: share of published files that must be exceeded.

@@ -121,11 +121,8 @@ def list_datasets(
     """Return the datasets that match a query.
 
     Args:
-        store: the job's store.
         status: the job's status with all datasets.
-        query: selects and orders the datasets.
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
-        freshness: the freshness targets of datasets.
     """
     rows = [row for row in status.datasets if _matches(row, query)]
     lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")

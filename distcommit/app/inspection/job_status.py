@@ -204,7 +204,6 @@ def read_status(
     """Return the status of a job from its logs. It takes O(buckets) reads, whatever the length of the history.
 
     Args:
-        store: the job's store.
         published_in: returns the location of a dataset's records.
         extract_of: returns the database table from which a dataset is extracted.
         whole_job: whether a run publishes all datasets or none.

@@ -91,7 +91,6 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
     """Verify each step of sealed sequences that are not closed. It takes one check for each file of these sequences.
 
     Args:
-        store: the job's store.
         context: the folders and committers at which steps take effect.
         dataset: limit the result to this dataset.
         most: maximum number of datasets, by name; 0 for no limit.

@@ -175,8 +175,6 @@ def read_run(
     """Return everything that is recorded of the run of an epoch.
 
     Args:
-        store: the job's store.
-        epoch: the epoch of the run.
         clock: determines whether the run is alive.
         on_attempt: called with each attempt at a work unit.
         on_task: called with the table rows of each task attempt.
@@ -206,8 +204,6 @@ def read_datasets(
     """Return the datasets of a run by name, and the error of the first unreadable file ("" if all are readable).
 
     Args:
-        store: the job's store.
-        run_id: the id of the run.
         on_attempt: called with each attempt at a work unit.
         on_task: called with the table rows of each task attempt.
     """

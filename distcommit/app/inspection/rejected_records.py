@@ -97,7 +97,6 @@ def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:
     """Return the datasets that rejected most records of their newest commit, within the last five runs that published.
 
     Args:
-        store: the job's store.
         runs: the newest runs, newest first.
     """
     published = [row for row in runs.runs if row.datasets_published][:_JUDGED_RUNS]

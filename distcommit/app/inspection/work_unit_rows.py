@@ -107,8 +107,6 @@ def read_work_units(store: JobStore, epoch: int, clock: Clock) -> WorkUnitsResul
     """Return all work units of a run, from its plan, its task states, and its attempts in the staging folder.
 
     Args:
-        store: the job's store.
-        epoch: epoch of the run.
         clock: determines whether the run is alive.
 
     Raises:

@@ -55,9 +55,6 @@ class Job(StoredJob):
         """Replay pending sequences, then ingest new records. Each dataset is committed when all of its work units are
         read.
 
-        Args:
-            observer: receives the run's events.
-
         Raises:
             ConfigurationError: if the job can't run as configured; nothing was changed.
             LockHeldError: if another run of the job is alive.
@@ -92,7 +89,6 @@ class Job(StoredJob):
         """Replay pending sequences and ingest nothing.
 
         Args:
-            observer: receives the run's events.
             dataset: URN of the only dataset to replay; empty for all. Other datasets stay as they were.
 
         Raises:
@@ -177,7 +173,9 @@ class Job(StoredJob):
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay every quarantined dataset, and read every stopped one."""
+        """Let the next run replay every quarantined dataset, and read every stopped one. The result lists buckets that
+        can't be read; their datasets stay as they are.
+        """
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
@@ -207,7 +205,6 @@ class Job(StoredJob):
         """Set the positions of an idle dataset, forwards or backwards.
 
         Args:
-            urn: the dataset.
             positions: the next position to read by partition, for each partition that has one; None deletes the
                 watermark.
             new: whether no run has read the dataset yet.

@@ -148,7 +148,6 @@ class StoredJob:
         """Return the datasets that match `query`.
 
         Args:
-            query: the filter, order and limit.
             lag: ask the source how far each dataset is behind; this machine must reach the source.
 
         Raises:
@@ -308,7 +307,6 @@ def _step_context(config: JobConfig, store: JobStore) -> StepContext:
 
 
 def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
-    """Ask the source how far datasets are behind their watermarks."""
     folders.require_variables("source")
     requested = set(urns)
     states: dict[str, DatasetState] = {}

@@ -67,9 +67,6 @@ def import_watermarks(
 
     Args:
         store: the job's store; None in a dry run before the store exists.
-        source: the job's source.
-        foreign_positions: the positions to set.
-        user: name of the operator, for the logs.
         overwrite: whether to replace existing watermarks.
         dry_run: whether to write nothing.
 

@@ -79,7 +79,6 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
         config: the job that continues.
         other: the job that stopped, with its datasets named as in its store (`names_of`). Settings recorded in its
             store override its file.
-        store: the store of `other`.
 
     Raises:
         ConfigurationError: if positions of the other source have no meaning in this job's source.

@@ -41,9 +41,6 @@ def cancel_runs(
     is overdue loses its lock at once.
 
     Args:
-        store: the job's store.
-        user: name of the operator, for the run's record.
-        clock: the clock for waiting.
         wait_s: maximum seconds to wait.
         on_request: called with the epoch of each run that gets a request.
 

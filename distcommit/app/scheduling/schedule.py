@@ -21,7 +21,7 @@ STUCK_MS = 120_000
 DEFAULT_FRESH_MS = 600_000
 """Freshness target in milliseconds of a job without one. It weights the order of due jobs."""
 HELD_WAIT_MS = 10_000
-"""Milliseconds until the next try, if another run holds the job lock."""
+"""Milliseconds until the next try, if an ordered run did not begin."""
 
 
 class Missed(StrEnum):
@@ -59,14 +59,14 @@ class Entry:
     Attributes:
         plan: the schedule settings.
         fires: time of the next firing, by the timetable's clock.
-        due_ms: time since which the job is due.
-        began_ms: time at which the current run began.
+        due_ms: time since which the job is due; None if it is not.
+        began_ms: time at which the current run began; None without one.
         passed: number of firings since the current run began.
         not_before_ms: earliest time of the next try.
         is_triggered: whether an operator has requested a run.
         is_paused: whether scheduled runs are suspended.
         leaves: whether the job was removed during its current run.
-        end_requested_ms: time at which the current run was requested to end.
+        end_requested_ms: time at which the current run was requested to end; None if it was not.
         is_unresponsive: whether the job's storage does not respond, so that no run starts.
     """
 
@@ -178,9 +178,8 @@ class Schedule:
         return self._with(name, replace(self.entries[name], end_requested_ms=moment.steady_ms))
 
     def ended(self, name: str, moment: Moment, *, was_held: bool = False) -> Schedule:
-        """Record the end of a run.
-
-        `was_held`: the run could not start because another run holds the job lock, so its firing was missed.
+        """Record the end of a run. `was_held`: the run did not begin, because another run holds the job lock or the job
+        was paused. Then its firing counts as missed, and the next try is `HELD_WAIT_MS` later.
         """
         entry = replace(self.entries[name], began_ms=None)
         if entry.leaves:

@@ -45,8 +45,6 @@ def run_in_process(job: Job, observer: Observer, environment: Mapping[str, str])
 
     Args:
         job: the job, read from a file.
-        observer: receives the run's events.
-        environment: environment variables of the process.
 
     Raises:
         DistcommitError: the error that ended the run.

@@ -175,9 +175,9 @@ class ServedJob:
         self._orders.put(_Leave())
 
     def end_run(self, user: str, at_ms: int) -> None:
-        """Cancel the current run, as `distcommit cancel` does, without waiting for the storage.
-
-        A run without an epoch can't be cancelled yet, so the caller repeats the call.
+        """Cancel the current run, as `distcommit cancel` does, without waiting for the storage. The caller repeats the
+        call until the run ends, because a run without an epoch can't be cancelled yet, and a failed request is only
+        logged.
         """
         threading.Thread(target=self._end_run, args=(user, at_ms), name=f"end {self.name}", daemon=True).start()
 

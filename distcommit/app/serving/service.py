@@ -51,9 +51,7 @@ _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
 _SILENT_POLLS = 12
-"""Number of polls without an answer after which a job's storage is reported as unresponsive. The job does not run until
-the storage answers.
-"""
+"""Number of polls without an answer after which a job's storage is reported as unresponsive."""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 _OF_SPARK_SUBMIT = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """Environment variables by which a process uses the JVM of spark-submit."""
@@ -81,10 +79,10 @@ def serve(
         metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
-        ConfigurationError: if a job file can't be served. No job has run.
+        ConfigurationError: if a job file can't be served, or metrics can't. No job has run.
         ConfigurationError, TransientError: if Spark does not start, and all jobs have the same Spark settings.
         ProcessLostError: if the Spark session has ended, or a cancelled run hangs. The next run replays sealed commits.
-        KeyboardInterrupt: after a signal, once all runs have ended.
+        KeyboardInterrupt: after a signal, once all runs have ended, or after a minute.
     """
     from distcommit.spark.session import is_alive, stop_session  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -163,9 +161,11 @@ class Service:
     Args:
         read: returns the folder's job files, given the last result.
         launch: runs a job once.
-        report, user: as in `serve`.
-        lives: whether the launcher still works.
-        at_once, poll_s: as in `serve`.
+        report: called with each event.
+        user: name for the records of runs.
+        lives: whether the launcher still works; asked after a failed run.
+        at_once: maximum number of concurrent runs.
+        poll_s: seconds between polls of the folder, and of each job's store.
         clock: the time.
     """
 
@@ -192,8 +192,8 @@ class Service:
         self._next_poll_s = self._clock.monotonic_s()
 
     def go(self) -> None:
-        """Serve until a signal or the loss of Spark ends the service. Raises KeyboardInterrupt or ProcessLostError, see
-        `serve`.
+        """Serve until a signal or the loss of Spark, then cancel all runs and wait up to a minute for their ends.
+        Raises KeyboardInterrupt or ProcessLostError, see `serve`.
         """
         try:
             while True:

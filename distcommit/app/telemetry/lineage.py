@@ -84,7 +84,7 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
 
 
 class Lineage:
-    """Sends an event when a run begins, and one after it has ended.
+    """Observer that sends an event when a run begins, and one after it has ended.
 
     Args:
         store: the job's store.

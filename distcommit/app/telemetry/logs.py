@@ -42,7 +42,9 @@ _LEVEL = _Level()
 
 
 class JsonLog(logging.Handler):
-    """Appends log records of level INFO and above, and the run's events, to a file."""
+    """Observer and log handler that appends the run's events, except its progress, and log records of level INFO and
+    above to a file. Raises ConfigurationError if the file can't be opened.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.INFO)

@@ -127,7 +127,6 @@ class Traces:
         provider.shutdown()
 
     def _task_timelines(self, began: RunBegan) -> Sequence[TaskTimeline]:
-        """Return the recorded times of the busiest tasks."""
         attempts: list[Attempt] = []
         tasks: list[TaskRows] = []
         try:
@@ -144,8 +143,6 @@ def _longest(timeline: TaskTimeline, most: int) -> Iterable[tuple[str, int, int]
 
 
 class _Sdk:
-    """The classes of OpenTelemetry's SDK."""
-
     def __init__(self) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra

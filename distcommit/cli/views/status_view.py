@@ -105,7 +105,6 @@ def _expiry(result: StatusResult) -> dict[str, str]:
 
 
 def _unreadable(result: StatusResult) -> dict[str, str]:
-    """Return the unreadable logs as a fact for a table."""
     names = list(result.unreadable)
     more = f" and {len(names) - _LOGS:,} more" if len(names) > _LOGS else ""
     return {"unreadable": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}

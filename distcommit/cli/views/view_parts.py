@@ -179,7 +179,7 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
 
 
 def and_more(count: int, noun: str) -> Text:
-    """Return a line that counts what is not shown."""
+    """Return a line that counts further items."""
     return Text(f"and {count:,} {noun}", style="dim")
 
 

@@ -166,7 +166,7 @@ class ServedJobs:
         return result
 
     def lags(self, names: Sequence[str]) -> dict[str, JobLag]:
-        """Return the lag of each job; none if sources are not asked. A source that answers late is not waited for."""
+        """Return the lag of each job; none if sources are not asked. Sources are waited for up to two seconds."""
         if not self.asks_lag:
             return {}
         readings = self._lags.newest(names, wait_s=_LAG_WAIT_S, max_age_s=_LAG_AGE_S)

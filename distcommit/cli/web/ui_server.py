@@ -36,7 +36,7 @@ class _Page(NamedTuple):
 
 
 class UiServer(ThreadingHTTPServer):
-    """Serves the pages of jobs and runs.
+    """The HTTP server of the pages.
 
     Paths: `/` has all jobs, or the job if only one file is served. `/jobs/<file>` has one job, with the pages
     `datasets/<number>`, `runs` and `runs/<epoch>` below it.
@@ -72,8 +72,8 @@ class UiServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:
-        """Return the page of a path. A page is reused for a second. The pages of one job are rendered one after the
-        other, so that a job whose storage hangs blocks only its own pages.
+        """Return the page of a path. The last page is reused for a second. The pages of one job are rendered one after
+        the other, so that a job whose storage hangs blocks only its own pages.
         """
         match = _JOB_PAGE.fullmatch(path)
         if path != "/" and match is None:

@@ -88,7 +88,6 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     """Classify a dataset's files.
 
     Args:
-        folder: the published files.
         done_epoch: the newest epoch that is known to be done.
         clean_epoch: the newest epoch whose run recorded that it left no open sequence.
     """

@@ -92,7 +92,6 @@ class Coverage:
         """Add the input records of a file.
 
         Args:
-            footer: the file's footer.
             offsets: the offsets that the file names.
 
         Raises:
@@ -109,8 +108,6 @@ class Coverage:
         """Add an entry of a branch's ledger row.
 
         Args:
-            branch: name of the branch.
-            covered: the entry.
             offsets: the offsets of the entry to add.
 
         Raises:

@@ -86,7 +86,6 @@ class Continuation:
         """Begin at a stored state.
 
         Args:
-            state: the state of the dataset.
             mended: by incarnation, offsets whose files were deleted and that a later epoch has published again.
             first: by incarnation and partition, the first position if no older one is known.
         """
@@ -126,7 +125,6 @@ class Continuation:
         """Return the rebuilt state of the dataset.
 
         Args:
-            before: the stored state.
             replacement: epoch of the newest published replacement.
             targets: the newest epochs at targets.
         """
@@ -201,7 +199,6 @@ class Continuation:
         """Treat an epoch that reprocessed records as completely published.
 
         Args:
-            incarnation: the incarnation of the records.
             epoch: the epoch that published them.
             read_epoch: the newest epoch that had read these records from the source. Its other files may be missing.
         """

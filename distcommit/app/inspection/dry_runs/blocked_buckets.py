@@ -59,7 +59,6 @@ def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, st
     """Return the buckets that a run could not recover, by name (`bucket 3`), each with the reason.
 
     Args:
-        store: the job's store.
         context: the folders and committers at which steps take effect.
 
     Raises:
@@ -99,7 +98,6 @@ def closed_buckets(store: JobStore, urn: str | None = None) -> dict[str, str]:
     """Return the buckets that reject operator actions, by name (`bucket 3`), each with the reason.
 
     Args:
-        store: the job's store.
         urn: check only the bucket of this dataset, and raise its error.
 
     Raises:

@@ -67,9 +67,7 @@ def plan_release(
     """Return the effects of a release on the stored states and commit steps.
 
     Args:
-        status: the job's status.
         steps: the commit steps of the datasets.
-        release: the kind of release.
         dataset: the dataset to release. With None, retry and accept release all waiting datasets; abandon and restart
             only those whose state needs it.
         closed: reasons by the names of logs that reject operator actions, from `closed_buckets`.

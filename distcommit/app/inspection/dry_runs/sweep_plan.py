@@ -52,7 +52,6 @@ def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> S
     them.
 
     Args:
-        store: the job's store.
         retention: how many runs and tables are retained.
         kept_snapshots: how many snapshots are retained.
     """

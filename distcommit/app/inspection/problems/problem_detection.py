@@ -341,7 +341,6 @@ def _behind_target(
 
 
 def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]:
-    """Report input that the newest run could not read."""
     if result.last_run is None:
         return
     noted = result.last_run.notes.entries

@@ -102,7 +102,6 @@ class ProblemKind:
             command: formats commands on the job.
             reason: a stored reason for the field `{reason}`. If it ends in a remedy, the remedy becomes the action.
             instead: a template of the command that replaces the kind's template.
-            datasets: number of affected datasets.
             repair: see `Problem.repair`.
             **values: values of the template fields.
         """

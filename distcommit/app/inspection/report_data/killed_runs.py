@@ -28,7 +28,6 @@ def describe_killed_run(run: RunRow, epochs: Iterable[int], status: StatusResult
     """Return the open work of a killed run.
 
     Args:
-        run: the killed run.
         epochs: all recorded epochs of the job.
         status: the job's status; idle datasets may be missing.
         command: the command that starts the next run.

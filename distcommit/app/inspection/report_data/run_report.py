@@ -159,8 +159,6 @@ def make_report(
     """Return the report of the run of an epoch. Changes nothing.
 
     Args:
-        store: the job's store.
-        epoch: the epoch of the run.
         clock: determines whether the run is alive.
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
 
@@ -216,8 +214,6 @@ def add_job_status(report: RunReport, store: JobStore, status: StatusResult, com
     """Return the report with the job's problems if it is of the newest run, and with the open work of a killed run.
 
     Args:
-        report: the report.
-        store: the job's store.
         status: the job's status; idle datasets may be missing.
         command: the command that starts the next run.
     """

@@ -68,12 +68,7 @@ class TaskTimeline(msgspec.Struct, frozen=True):
 
 
 def timelines_of(attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> list[TaskTimeline]:
-    """Return the tasks that read or committed, ordered by phase, executor and number.
-
-    Args:
-        attempts: attempts at work units.
-        tasks: table rows of task attempts.
-    """
+    """Return the tasks that read or committed, ordered by phase, executor and number."""
     read: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         read.setdefault(attempt.writer, []).append(attempt)

@@ -72,7 +72,6 @@ def invalid_settings(error: ValidationError, root: type[BaseModel], tree: Any, s
     """Return the invalid settings of a job file, in its order. Rejections by all members of a union become one problem.
 
     Args:
-        error: pydantic's error.
         root: the class of the whole job file.
         tree: the content of the job file.
         shown: `tree` with secrets hidden.
