@@ -179,7 +179,7 @@ class Terminal:
 
 
 class _StderrHandler(logging.Handler):
-    """Prints log records as lines on stderr, with their ids."""
+    """A log handler that prints records as lines on stderr, with their ids."""
 
     _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

@@ -1,4 +1,4 @@
-"""Releases of quarantined datasets: abandon many at once, and find the positions that an accepted sequence loses."""
+"""Abandon many quarantined datasets at once, and find the positions that an accepted sequence loses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Abandoned:
 
     Attributes:
         datasets: URNs of the datasets that were abandoned or restarted.
-        unreadable: the reason for each bucket that was skipped, by the name of its log.
+        unreadable: reason for each bucket that was skipped, by the name of its log.
     """
 
     datasets: list[str]

@@ -56,15 +56,15 @@ class ExpireResult(msgspec.Struct):
     """The files older than `cutoff_ms` that were, or would be, deleted.
 
     Attributes:
-        cutoff_ms: the cutoff in milliseconds since 1970.
+        cutoff_ms: cutoff in milliseconds since 1970.
         dry_run: whether nothing was changed.
         datasets: number of datasets with expired files.
         files: number of expired files.
         records: records in the expired files, including rejected ones.
         size_bytes: size of the expired files in bytes.
-        rows: the first hundred datasets with expired files. Counts include all.
-        skipped: the first hundred datasets or buckets whose files could not be expired, with the reason. Once the
-            reason is resolved, the same command expires them.
+        rows: first hundred datasets with expired files. Counts include all.
+        skipped: first hundred datasets or buckets whose files could not be expired, with the reason. Once the reason is
+            resolved, the same command expires them.
         skipped_count: number of all skipped datasets and buckets.
         epoch: epoch of the run that superseded the files; 0 without a run.
         deleted: whether the files are deleted. If not, they stay until no kept snapshot shows them.
@@ -180,9 +180,8 @@ def expire_job(
     finish the work, except for snapshots that they keep.
 
     Args:
-        session: a Spark session to use; None starts one.
+        session: a Spark session to use; None uses the active one or starts one.
         older_than: an age, see `age_ms`.
-        dry_run: only report.
         keep_snapshots: keep snapshots. Later runs delete the files once no kept snapshot shows them.
 
     Raises:

@@ -1,6 +1,4 @@
-"""Rebuild a store from the published files: fence, write the states that `app.admin.rebuild_plan` derives, mark the
-end.
-"""
+"""Rebuild a store from the published files: fence, write the states of `app.admin.rebuild_plan`, mark the end."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def rebuild_store(
         result: the plan. It is computed again after all runs are fenced and older staged files are deleted. If the new
             plan has problems, it is returned, states stay unchanged, and no run begins until a rebuild succeeds.
         run_id: a new run's id.
-        accept_gaps: whether gaps are recorded as skipped.
         flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
-        tick: called at each progress.
 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or another run began meanwhile.
@@ -143,10 +139,10 @@ def _end(store: JobStore, epoch: int, user: str) -> None:
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """Return what `accept_store` would change: only the epoch.
+    """Return the changes that `accept_store` would make: only the epoch.
 
     Raises:
-        DistcommitError: as `accept_store`.
+        DistcommitError: see `accept_store`.
     """
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
@@ -154,10 +150,7 @@ def plan_keeping(store: JobStore) -> RebuildResult:
 
 def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
     """Declare the store's state valid without a comparison with the published files. The store gets an epoch above all
-    others.
-
-    Raises:
-        DistcommitError: if the folders belong to another job, or another run has fenced this one; see `rebuild_store`.
+    others. Raises the errors of `rebuild_store`.
     """
     _require_open(store)
     claim_folders(store)

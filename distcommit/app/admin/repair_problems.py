@@ -26,8 +26,8 @@ class RepairRow(msgspec.Struct, frozen=True):
     """A problem and its repair.
 
     Attributes:
-        finding: the observed facts, as in `Problem.finding`.
-        command: the command that resolves the problem, or shows more if an operator must decide.
+        finding: observed facts, as in `Problem.finding`.
+        command: command that resolves the problem, or shows more if an operator must decide.
         outcome: `done`, `would be` (dry run) or `failed: REASON`; empty if an operator or the next run must act.
         id: id of the problem.
     """
@@ -44,8 +44,8 @@ class RepairResult(msgspec.Struct):
     Attributes:
         job: name of the job.
         dry_run: whether nothing was changed.
-        rows: the problems before the repair.
-        remaining: the problems after the repair; in a dry run, the same problems.
+        rows: problems before the repair.
+        remaining: problems after the repair; in a dry run, the same problems.
         problems: violations that `distcommit store verify` reports after the repair; at most 100.
         problems_count: number of all violations.
     """
@@ -75,8 +75,7 @@ def repair_job(
     Args:
         look: returns the result of `distcommit status`.
         verify: returns the result of `distcommit store verify`.
-        repairs: the actions by name (`ORDER`).
-        dry_run: whether to report the repairs without applying them.
+        repairs: actions by name (`ORDER`).
     """
     status = look()
     rows: dict[str, RepairRow] = {}

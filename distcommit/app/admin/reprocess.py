@@ -111,7 +111,6 @@ def _require_complete_plans(folders: JobFolders) -> None:
 
 
 def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
-    """Raise ConfigurationError if the dataset has nothing to reprocess, before a run begins."""
     state = store.bucket_log(store.bucket_of(urn)).refresh().datasets.get(urn)
     if state is None:
         raise ConfigurationError(

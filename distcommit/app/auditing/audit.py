@@ -1,7 +1,7 @@
 """The audit: verifies that each offset up to the watermark is published exactly once.
 
-It trusts only the commit logs, the published files and the ledgers of targets. By default it reads the metadata of
-files and ledgers. With `deep` it reads every record, and targets count the rows that their readers see.
+It trusts only the commit logs, the published files and the ledgers of targets. By default it reads only metadata. With
+`deep` it reads every record, and targets count the rows that their readers see.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class AuditResult(NotebookTable, msgspec.Struct):
         datasets: number of audited datasets.
         files: number of live files in the output, including error files and foreign ones.
         records: published records. Several may come from one input record.
-        duplicates: records that are published more than once, or both published and rejected or filtered.
+        duplicates: records that are published or rejected more than once, or have two outcomes.
         gaps: input records below the watermark that are missing without a recorded reason.
         past_watermark: published or rejected input records at or above the watermark, which the store does not know.
         skipped: positions that were skipped because their records are lost.
@@ -65,7 +65,7 @@ class AuditResult(NotebookTable, msgspec.Struct):
         expired: input records in files that `distcommit dataset expire` has deleted.
         counted_branches: for sources without offsets: rejected and filtered records of each branch, counted from its
             files.
-        skipped_ranges: the ranges of `skipped`: dataset, range and cause.
+        skipped_ranges: ranges of `skipped`: dataset, range and cause.
         unproven_files: files for which no stored state proves completeness, grouped by dataset or bucket. `exact` does
             not depend on them.
         unproven_files_count: number of all entries of `unproven_files`.

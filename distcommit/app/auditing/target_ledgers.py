@@ -24,8 +24,8 @@ class BranchLedger:
     """The ledger row of a dataset and branch, with its target.
 
     Attributes:
-        row: the ledger row.
-        sink: the sink whose target has the ledger.
+        row: ledger row.
+        sink: sink whose target has the ledger.
         context: context of its committers.
     """
 
@@ -52,7 +52,7 @@ class Ledgers:
     """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`.
 
     Attributes:
-        unreadable: the error of each ledger that could not be read.
+        unreadable: error of each ledger that could not be read.
         branches: branches of the flow that commit at a target.
     """
 

@@ -45,7 +45,7 @@ class NewJobFile(msgspec.Struct, frozen=True):
 
     Attributes:
         job_file: path of the file.
-        problems: the problems that a check without connecting found; empty if the file is valid.
+        problems: problems that a check without connecting found; empty if the file is valid.
     """
 
     job_file: str

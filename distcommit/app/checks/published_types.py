@@ -38,7 +38,7 @@ class TypeComparison(NamedTuple):
     """The result of a comparison with published files.
 
     Attributes:
-        compared: the number of compared datasets, as text.
+        compared: number of compared datasets, as text.
         warnings: a warning for each column that would get a type that readers can't join with its published type.
     """
 
@@ -117,7 +117,6 @@ def _flow_settings(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _newest_file(fs: FileSystem, folder: str) -> str:
-    """Return the path of a file of the newest epoch; empty if there is none."""
     named = {path: path.rpartition("/")[2] for path in files_below(fs, folder)}
     epochs = {path: published_epoch(name) for path, name in named.items() if is_published_name(name)}
     return max(epochs, key=epochs.__getitem__, default="")

@@ -1,8 +1,7 @@
 """A Kafka broker for the demo and the tests: librdkafka's mock cluster in its own process.
 
-The mock has no CreateTopics request, and the configuration key ``test.mock.num.brokers`` can only
-make topics of 4 partitions, by asking for their metadata. The child process therefore drives
-the same mock cluster through its C functions (``rdkafka_mock.h``), which take a partition count.
+The mock has no CreateTopics request, and by its configuration it creates only topics of 4 partitions. The process
+therefore calls its C functions (``rdkafka_mock.h``), which take a partition count.
 """
 
 from __future__ import annotations
@@ -50,19 +49,14 @@ class MockBroker:
 
     The process leads its own session, so that a signal to the process group of a job does not reach it. It ends at end
     of file on its standard input, even if its parent is killed. It has all records in memory, at most 5 MB and 100,000
-    records a partition; beyond that it silently drops the oldest batches.
+    records a partition; beyond that it drops the oldest batches.
 
     Attributes:
         bootstrap_servers: ``host:port`` for the ``bootstrap.servers`` of any Kafka client.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
-        """Use `start` instead.
-
-        Args:
-            process: the started child process, with pipes on its standard input and output.
-            stderr: the file to which the child writes its standard error.
-        """
+        """Use `start` instead."""
         self._process = process
         self._stderr = stderr
         self._unread = b""

@@ -130,12 +130,7 @@ def flights() -> pa.Table:
 
 
 def topics_of(table: pa.Table, partitions_per_topic: int) -> dict[str, int]:
-    """Return the topics to which `produce` writes a table, with their partition counts, sorted by name.
-
-    Args:
-        table: rows of `flights`.
-        partitions_per_topic: partition count of every topic.
-    """
+    """Return the topics to which `produce` writes a table, with their partition counts, sorted by name."""
     destinations = pc.unique(table["dest"]).to_pylist()
     return {TOPIC_PREFIX + name: partitions_per_topic for name in sorted(destinations)}
 
@@ -163,7 +158,6 @@ def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) 
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        table: rows of `flights`.
         partitions_per_topic: partition count of every topic. Missing topics are created. A mock broker can create only
             topics of 4 partitions; for another count, start it with `topics_of`.
 
@@ -198,7 +192,6 @@ def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) 
 
 
 def _send(producer: Producer, flight: Flight, partition: int) -> None:
-    """Queue one record. If the producer's queue is full, wait for room."""
     while True:
         try:
             producer.produce(
@@ -215,7 +208,6 @@ def _send(producer: Producer, flight: Flight, partition: int) -> None:
 
 
 def _ensure_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
-    """Create missing topics. Raises ProduceError if a topic has another partition count."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     metadata = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
     missing = [name for name in topics if name not in metadata.topics]
@@ -241,7 +233,6 @@ def _watermarks(
     bootstrap_servers: str,
     topics: Mapping[str, int],
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the first offset and the end offset of every partition, by topic and partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "flights-produce"})
     try:
         return {
@@ -259,7 +250,6 @@ def _check_kept(
     retained: Mapping[tuple[str, int], tuple[int, int]],
     expected: Mapping[tuple[str, int], int],
 ) -> None:
-    """Raise ProduceError unless every partition begins at 0 and ends at its expected offset."""
     for (topic, partition), (low, high) in retained.items():
         if low != 0:
             raise ProduceError(

@@ -91,7 +91,6 @@ class RunProcess:
         return self._process.poll() is not None
 
     def processes(self) -> list[int]:
-        """Return the live processes of the run's session."""
         return processes_of_session(self._process.pid)
 
     def freeze(self) -> None:
@@ -221,7 +220,6 @@ def kill_in_mid_commit(
 
     Args:
         watcher: a watcher that was created before the run began.
-        timeout_s: maximum seconds to wait.
         least_share: share of published files that must be exceeded.
 
     Returns:
@@ -259,7 +257,6 @@ def processes_of_session(session_id: int) -> list[int]:
 
 
 def _session(session_id: int) -> Mapping[int, str]:
-    """Return the live processes of a session with the letters of their states."""
     processes: dict[int, str] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

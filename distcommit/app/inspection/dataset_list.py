@@ -96,9 +96,9 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
 
     Attributes:
         job: name of the job.
-        datasets: the matching datasets, in the order of the query.
+        datasets: matching datasets, in the order of the query.
         matching: number of matching datasets, including those beyond `max_rows`.
-        unreadable: the error of each unreadable log or file, by its name; datasets of such a log are missing.
+        unreadable: error of each unreadable log or file, by its name; datasets of such a log are missing.
         last_epoch: epoch of the run that `last_run` of the rows describes; 0 if not requested.
         lag_unknown: why the source reported no lag at all; empty if it reported some, or was not asked.
     """

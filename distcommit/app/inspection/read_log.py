@@ -45,7 +45,7 @@ class LogLine(msgspec.Struct):
         epoch: epoch of the run that wrote the segment; 0 for an operator, or if the segment is unreadable.
         writer: id of the process that wrote the segment; empty if it is unreadable.
         record: type of the record, such as `Done`; empty if the segment is unreadable.
-        summary: the content of the record in one line.
+        summary: content of the record in one line.
         ignored: why the record has no effect; empty if it has one.
         unreadable: error of an unreadable segment. Whether later segments have an effect is then unknown.
     """

@@ -86,7 +86,7 @@ class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         store: path of the store.
-        runs: the runs without an epoch, then the others.
+        runs: runs without an epoch, then the others.
         failed_in_a_row: how many of the newest runs failed; cancelled and live runs are not counted.
     """
 
@@ -123,7 +123,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
         run: summary of the run.
         beginning: begin record; None if it is missing or unreadable.
         record: end record; None if it is missing or unreadable.
-        datasets: the datasets of the run, those with a failure first.
+        datasets: datasets of the run, those with a failure first.
         missing_datasets_reason: why `datasets` is empty or incomplete; empty if it is complete.
         unreadable: error of the first unreadable file of the run's table or task states; empty if all are readable.
     """
@@ -175,7 +175,6 @@ def read_run(
     """Return everything that is recorded of the run of an epoch.
 
     Args:
-        clock: determines whether the run is alive.
         on_attempt: called with each attempt at a work unit.
         on_task: called with the table rows of each task attempt.
 

@@ -42,9 +42,9 @@ class MostlyRejected(msgspec.Struct, frozen=True):
 
     Attributes:
         dataset: the dataset's URN.
-        epoch: the epoch of the run that committed.
-        records: the number of records written or rejected, in all attempts and branches.
-        rejected: the number of rejected records, in all attempts and branches.
+        epoch: epoch of the run that committed.
+        records: number of records written or rejected, in all attempts and branches.
+        rejected: number of rejected records, in all attempts and branches.
     """
 
     dataset: str
@@ -97,7 +97,7 @@ def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:
     """Return the datasets that rejected most records of their newest commit, within the last five runs that published.
 
     Args:
-        runs: the newest runs, newest first.
+        runs: newest runs, newest first.
     """
     published = [row for row in runs.runs if row.datasets_published][:_JUDGED_RUNS]
     while published and not published[-1].records_rejected:

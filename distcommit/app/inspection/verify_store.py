@@ -47,7 +47,7 @@ class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
         ignored: records without an effect: zombies and late twins wrote them.
         datasets: number of datasets in readable bucket logs.
         runs: number of recorded runs.
-        problems: the first hundred violations.
+        problems: first hundred violations.
         problems_count: number of all violations.
     """
 
@@ -75,11 +75,9 @@ class _ReadLog:
 
 
 def verify_store(store: JobStore) -> VerifyResult:
-    """Verify all segments of the current logs, and the records of runs. A live run may be in progress, so a log with a
-    violation is read again: a segment may have been written meanwhile.
-
-    Raises:
-        DistcommitError, OSError: if a log's folder can't be listed.
+    """Verify all segments of the current logs, and the records of runs. Because a live run may have written a segment
+    meanwhile, a log with a violation is read again. Raises DistcommitError or OSError if a log's folder can't be
+    listed.
     """
     problems: list[StoreProblem] = []
     recorded_runs = [

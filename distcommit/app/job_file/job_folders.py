@@ -24,11 +24,11 @@ class JobFolders:
 
     Args:
         config: the job's settings.
-        path: the job file.
+        path: job file.
         overrides: the `--set` options, for commands in messages.
         throwaway: whether the folders are deleted after one run.
-        tree: the content of the job file with overrides, without values of environment variables.
-        unset: the unset environment variable that a setting names, by the setting's dotted key.
+        tree: content of the job file with overrides, without values of environment variables.
+        unset: unset environment variable that a setting names, by the setting's dotted key.
     """
 
     config: JobConfig
@@ -84,7 +84,7 @@ class JobFolders:
         """Raise ConfigurationError if a setting names an environment variable that is not set.
 
         Args:
-            *sections: the sections to check; all if none is given.
+            *sections: sections to check; all if none is given.
         """
         unset = {key: name for key, name in self.unset.items() if not sections or key.partition(".")[0] in sections}
         if unset:

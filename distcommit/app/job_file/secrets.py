@@ -102,7 +102,6 @@ def _is_handed_on(key: str, tree: Any) -> bool:
 
 
 def _may_be_secret(text: str, shown: str) -> bool:
-    """Return whether a passed value reveals more than a word, a number, a path or a class."""
     return text not in shown and not _TELLS_NOTHING.fullmatch(text)
 
 

@@ -1,4 +1,4 @@
-"""YAML without duplicate keys. YAML's own reader silently takes the last of two equal keys."""
+"""YAML without duplicate keys, of which PyYAML silently takes the last."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Job(StoredJob):
     """A job that can be run and operated. Each method is a command of `distcommit`."""
 
     def run(self, observer: Observer | None = None) -> RunResult:
-        """Replay pending sequences, then ingest new records. Each dataset is committed when all of its work units are
+        """Replay pending sequences, then ingest new records. Each dataset is committed once all of its work units are
         read.
 
         Raises:
@@ -154,9 +154,8 @@ class Job(StoredJob):
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset, or of one that is being abandoned, done. Its unpublished
-        records are lost. Data that is only prepared at a target is rolled back; if the target is unavailable, the next
-        run does that.
+        """Declare the sequence of a quarantined or half abandoned dataset done. Its unpublished records are lost. Data
+        that is only prepared at a target is rolled back; if the target is unavailable, the next run does that.
         """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
@@ -166,21 +165,21 @@ class Job(StoredJob):
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
         """Roll back the sequence of a quarantined dataset, or finish an interrupted rollback. The next run reads its
-        records again or, with `restart`, the whole dataset. Raises ConflictError if there is no such sequence, or it
+        records or, with `restart`, the whole dataset again. Raises ConflictError if neither applies, or the sequence
         can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay every quarantined dataset, and read every stopped one. The result lists buckets that
-        can't be read; their datasets stay as they are.
+        """Let the next run replay all quarantined datasets and read all stopped ones. The result names unreadable
+        buckets.
         """
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Roll back the sequences of all datasets that `release_plan` would change: quarantined datasets whose reason
-        recommends this release, and interrupted rollbacks.
+        """Roll back the sequences of the datasets that `release_plan` would change: interrupted rollbacks, and
+        quarantined datasets whose reason recommends it.
         """
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
@@ -205,8 +204,7 @@ class Job(StoredJob):
         """Set the positions of an idle dataset, forwards or backwards.
 
         Args:
-            positions: the next position to read by partition, for each partition that has one; None deletes the
-                watermark.
+            positions: next position to read by partition, for each partition that has one; None deletes the watermark.
             new: whether no run has read the dataset yet.
 
         Raises:
@@ -221,14 +219,12 @@ class Job(StoredJob):
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
-        """Set the watermarks of datasets that have none, to the positions of another system. Can be repeated after a
-        crash.
+        """Set the watermarks of datasets that have none (with `overwrite`: of all), to the positions of another system
+        or job. Can be repeated after a crash.
 
         Args:
             file: a CSV file, an export of Gobblin's state store, or the job file of another job (`.yaml`).
             group: a Kafka consumer group, instead of a file.
-            overwrite: whether to replace existing watermarks.
-            dry_run: whether to write nothing.
 
         Raises:
             ConfigurationError: naming each invalid line. Nothing was written.
@@ -262,7 +258,6 @@ class Job(StoredJob):
                 a gap is a problem, and nothing is written.
             keep_watermarks: read no files, and keep the state of an outdated store. Records that were published since
                 are published again, unless an operator sets the watermarks first.
-            dry_run: only report.
 
         Raises:
             ConfigurationError: if the job's records have no offsets (without `keep_watermarks`), there is no store to

@@ -54,10 +54,10 @@ class Snapshot:
     default, and raise ConfigurationError if the snapshot does not have the dataset.
 
     Attributes:
-        epoch, phase: the run that created the snapshot, at its start (1) or end (2).
+        epoch, phase: run that created the snapshot, at its start (1) or end (2).
         time_ms: time of creation, in milliseconds since 1970.
         datasets: done epoch and watermark by dataset.
-        branch: the branch that is read.
+        branch: branch that is read.
         exactly_once: False if runs delivered at least once. Then records may be duplicated, and failed work units may
             have left some of their files.
     """
@@ -86,7 +86,7 @@ class Snapshot:
         return self._place
 
     def files(self, dataset: str | None = None) -> list[str]:
-        """Return the paths or URLs of the live files, sorted. Raises SnapshotExpiredError if the snapshot has expired."""
+        """Return paths or URLs of the live files, sorted. Raises SnapshotExpiredError if the snapshot has expired."""
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
@@ -197,10 +197,9 @@ def read(
     """Return a job's records at one snapshot.
 
     Args:
-        job: the job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
+        job: job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
         datasets: names of the datasets; default: all that had published records by then.
         branch: the branch, for a job with a fork; `errors` or `errors/BRANCH` for rejected records.
-        as_of: see `AsOf`.
 
     Raises:
         ConfigurationError: if the store, dataset, branch or run does not exist, the branch has no files, or the job has

@@ -85,7 +85,6 @@ class DistcommitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `spark.read.format`."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -218,7 +217,6 @@ def _columns(options: Mapping[str, str]) -> list[str] | None:
 
 
 def _names(text: str) -> list[str] | None:
-    """Return the names in a JSON list; None if the text is not such a list."""
     try:
         result = json.loads(text)
     except (ValueError, RecursionError):

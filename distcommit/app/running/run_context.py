@@ -47,7 +47,7 @@ class RunContext(NamedTuple):
         launch: starts the run's Spark tasks.
         settings: the run's settings, with its epoch.
         observer: receives the run's events.
-        spark: the Spark session.
+        spark: Spark session.
     """
 
     launch: Launch
@@ -65,7 +65,6 @@ def open_run(
 
     Args:
         session: a Spark session to use; None to use the process's active session or to start one.
-        command: name of the command, for the run's record.
 
     Raises:
         ConfigurationError, ConflictError, LockHeldError, FencedError: before the run has any effect.

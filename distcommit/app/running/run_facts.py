@@ -25,7 +25,7 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
     """Return the facts for the record of a run's beginning.
 
     Args:
-        tree: the content of the job file before variables are substituted.
+        tree: content of the job file before variables are substituted.
     """
     config = folders.config
     return RunFacts(

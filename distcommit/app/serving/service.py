@@ -72,9 +72,6 @@ def serve(
     Args:
         folder: folder of the job files; it is polled.
         overrides: settings that override those of each job file.
-        report: called with each event.
-        user: name for the records of runs.
-        at_once: maximum number of concurrent runs.
         poll_s: seconds between polls of the folder, and of each job's store.
         metrics_at: address and port for Prometheus; None for no metrics.
 
@@ -112,8 +109,8 @@ def serve(
 def _open_shared(settings: Sequence[SparkSettings], name: str) -> tuple[SparkSettings, SparkSession | None]:
     """Open the session of the Spark settings that most jobs have; of equally frequent ones, local ones come first.
 
-    Runs of several jobs get equal shares of the session's slots. Return None if the settings are for Spark Connect, or
-    the session can't be opened, but some jobs have other settings. Then each run has a process of its own.
+    Runs of several jobs get equal shares of the session's slots. If the settings are for Spark Connect, or jobs have
+    several settings and the session can't be opened, return None. Then each run has a process of its own.
     """
     from distcommit.spark.session import open_session  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -209,7 +206,6 @@ class Service:
         self._told(ServiceEvent(self._clock.now_ms(), job, event, text, epoch))
 
     def _step(self) -> None:
-        """Do what is due, then wait for the next firing or message."""
         if self._clock.monotonic_s() >= self._next_poll_s:
             self._look_at_folder()
             self._next_poll_s = self._clock.monotonic_s() + self._poll_s
@@ -259,7 +255,6 @@ class Service:
                 )
 
     def _hear(self, wait_s: float) -> None:
-        """Wait for the first message, then process all messages."""
         try:
             message = self._inbox.get(timeout=max(0.0, wait_s))
             while True:
@@ -377,7 +372,6 @@ class Service:
             self._silent.discard(name)
 
     def _end_all(self, cause: str) -> None:
-        """Cancel all runs and wait for their ends, with a time limit."""
         self._report("", "ends", f"ended by {cause}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:

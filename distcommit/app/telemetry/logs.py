@@ -17,7 +17,7 @@ _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"messag
 
 
 class _Level:
-    """Keeps a logger at level INFO while at least one run needs it."""
+    """The level of a logger, which is at most INFO while at least one run needs it."""
 
     def __init__(self) -> None:
         self._lock, self._runs, self._before = threading.Lock(), 0, logging.NOTSET

@@ -1,7 +1,6 @@
 """A run as an OpenTelemetry trace: the driver's phases, their tasks, and the reads and commits of each task.
 
-The trace is created after the run, from its events and from times that its tasks recorded in the store. Executors do
-not need OpenTelemetry.
+The trace is created after the run, from its events and from times in the store. Executors do not need OpenTelemetry.
 """
 
 from __future__ import annotations

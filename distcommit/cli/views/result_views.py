@@ -118,7 +118,6 @@ def _rejected_again(totals: RunCounts, command: str) -> RenderableType | None:
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
-    """Show the result of `recover`."""
     totals = result.totals
     if not result.succeeded:
         verdict = bad_verdict("incomplete", "the next run retries what is still pending")
@@ -135,7 +134,6 @@ def recover_view(result: RecoverResult) -> RenderableType:
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
-    """Show the result of `store rebucket`."""
     if result.epoch:
         resumed = "; this finished an interrupted command" if result.is_resumed else ""
         verdict = good_verdict("rebucketed", f"the job can run again{resumed}")

@@ -72,7 +72,6 @@ def status_view(result: StatusResult) -> RenderableType:
 
 
 def _problems(result: StatusResult) -> RenderableType:
-    """Show each problem with its id, title, finding, impact and action, and the command to copy into a shell."""
     if not result.problems:
         return Text("no problems", style="green")
     blocks: list[RenderableType] = [Text(f"problems: {len(result.problems)}", style="bold")]

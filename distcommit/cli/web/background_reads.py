@@ -46,8 +46,7 @@ class BackgroundReads(Generic[Value]):
         """Read each name, wait for the reads, and return the newest values.
 
         Args:
-            names: names of the values.
-            wait_s: the longest wait in seconds. Reads that take longer continue for a later call.
+            wait_s: longest wait in seconds. Reads that take longer continue for a later call.
             max_age_s: a value that was read within so many seconds is not read again.
         """
         began = time.monotonic()

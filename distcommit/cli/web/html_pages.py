@@ -2,7 +2,7 @@
 
 Names and messages are not trusted. Jinja escapes every text; control characters and characters that change the text
 direction are shown as escapes. The content security policy allows only the style and the script of the pages, by their
-digests, so that even an unescaped text could not run as code.
+digests, so that an unescaped text could not run as code.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
-        served: whether a server serves the page.
         every_s: seconds between updates of the page; 0 for none.
     """
     # frame-ancestors is allowed in a header only, not in a page

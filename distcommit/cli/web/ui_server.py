@@ -1,7 +1,7 @@
 """The HTTP server of the pages of jobs and runs, read-only and on loopback.
 
 It has no authentication: its users are on this machine or have a tunnel to it. It answers only requests for a loopback
-host name. This prevents DNS rebinding, by which a foreign page could read it through a user's browser.
+host name, which prevents DNS rebinding by foreign pages.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class UiServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the pages."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:

@@ -98,9 +98,7 @@ def missing_files(
     """Return the missing files of a dataset.
 
     Args:
-        logged: the published files that the log names.
         existing_paths: existing files and tombstones, by path relative to the output.
-        superseded_paths: paths that tombstones name.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.

@@ -1,11 +1,10 @@
 """Derives how far a dataset was read from its published files, epoch by epoch.
 
 Each incarnation of a source (the id of a recreated Kafka topic) has its own positions. The newest epoch names the
-incarnation of the watermark: a run publishes another incarnation only after an operator has set the dataset's watermark
-for it. Files without an incarnation (older files, or sources without incarnations) belong to the incarnation of the
-files before them. Stored positions without an incarnation belong to the first incarnation that a file names. If that
-incarnation's files begin before the stored positions, the source was recreated, and the positions belong to an older
-incarnation.
+incarnation of the watermark, because a run publishes another incarnation only after an operator has set the watermark
+for it. Files without an incarnation belong to the incarnation of the files before them. Stored positions without one
+belong to the first incarnation that a file names. If that incarnation's files begin before the stored positions, the
+source was recreated, and the positions belong to an older incarnation.
 
 Holes that a footer or a stored sequence names count as covered, like published offsets.
 """
@@ -30,7 +29,7 @@ class EpochFiles:
 
     Attributes:
         epoch: epoch that published the files.
-        incarnation: the incarnation of the source that `covered` and `named` count in.
+        incarnation: incarnation of the source that `covered` and `named` count in.
         covered: offsets that need not be read again.
         paths: paths of the files; empty if the offsets come from ledgers.
         skipped: ranges that the sequence of these files skips, if the store knows the sequence.
@@ -122,12 +121,7 @@ class Continuation:
         return (*self._skipped, *self.gaps)
 
     def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
-        """Return the rebuilt state of the dataset.
-
-        Args:
-            replacement: epoch of the newest published replacement.
-            targets: the newest epochs at targets.
-        """
+        """Return the rebuilt state of the dataset."""
         origin, skipped, forgotten = self.origin, self.skipped, before.unset_watermark
         if before.watermark is None and forgotten is not None:
             if self.watermark is None:
@@ -199,8 +193,7 @@ class Continuation:
         """Treat an epoch that reprocessed records as completely published.
 
         Args:
-            epoch: the epoch that published them.
-            read_epoch: the newest epoch that had read these records from the source. Its other files may be missing.
+            read_epoch: newest epoch that had read these records from the source. Its other files may be missing.
         """
         mended = self._mended.get(incarnation, OffsetSets())
         if incarnation not in self._reached and read_epoch > self._read_epoch:

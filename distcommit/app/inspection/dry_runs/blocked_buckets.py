@@ -59,7 +59,7 @@ def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, st
     """Return the buckets that a run could not recover, by name (`bucket 3`), each with the reason.
 
     Args:
-        context: the folders and committers at which steps take effect.
+        context: folders and committers at which steps take effect.
 
     Raises:
         StaleStoreError: if the output is older than the store's record of it.

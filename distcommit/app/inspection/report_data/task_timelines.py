@@ -53,12 +53,10 @@ class TaskTimeline(msgspec.Struct, frozen=True):
 
     @property
     def read_ms(self) -> int:
-        """Time spent reading, in milliseconds."""
         return _length(self.reads)
 
     @property
     def commit_ms(self) -> int:
-        """Time spent committing, in milliseconds."""
         return _length(self.commits)
 
     @property

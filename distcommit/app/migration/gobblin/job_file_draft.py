@@ -47,7 +47,7 @@ class JobFileDraft:
     Properties that no rule takes are reported at the end.
 
     Args:
-        properties: the properties by name.
+        properties: properties by name.
     """
 
     def __init__(self, properties: Mapping[str, Property]) -> None:
