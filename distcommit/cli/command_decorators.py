@@ -1,7 +1,7 @@
 """Options that commands share, and decorators that turn functions into commands.
 
 A command's function takes a terminal, mostly a job, and its own options, and returns an exit code. The decorator adds
-the shared options, opens the job and ends the process with the exit code.
+the shared options, opens the job and exits with the code.
 """
 
 from __future__ import annotations
@@ -89,10 +89,8 @@ def as_service(act: Callable[Concatenate[Terminal, Sequence[str], _Own], int | N
 def _command(
     act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], options: int
 ) -> Callable[..., None]:
-    """Return the command of a function: it opens a context, calls `act` within it, and exits with the returned code.
-
-    The command has the options of `opened` and those of `act`. `opened` returns a context manager, which yields the
-    first `options` arguments of `act`.
+    """Return a command with the options of `opened` and of `act`. It enters the context manager that `opened` returns,
+    calls `act`, and exits with the returned code. The context manager yields the first `options` arguments of `act`.
     """
     own = list(inspect.signature(act, eval_str=True).parameters.values())[options:]
     shared = list(inspect.signature(opened, eval_str=True).parameters.values())
@@ -139,8 +137,8 @@ def _opened_state(
 def _opened_stored_job(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
-    """Open a job for reading, and make garbage collection rare until the command ends. Collecting at the usual rate
-    takes a third of the command's time, and results have few reference cycles.
+    """Open a job for reading, and make garbage collection rare until the command ends, which saves a third of its time.
+    Results have few reference cycles.
     """
     usual = gc.get_threshold()
     gc.set_threshold(100_000)

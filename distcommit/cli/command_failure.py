@@ -24,10 +24,10 @@ class Failure(msgspec.Struct, frozen=True):
 
     Attributes:
         id: stable id in the error catalogue, such as `JOB_FILE_INVALID`.
-        title: the kind of error, from the error catalogue.
-        text: the id and the error without its remedy. An unexpected error has its class name instead of an id.
-        cause: the innermost cause that the error states, or else the cause in the catalogue.
-        action: the remedy that the error states, or else the action in the catalogue.
+        title: kind of error, from the error catalogue.
+        text: id and the error without its remedy. An unexpected error has its class name instead of an id.
+        cause: innermost cause that the error states, or else the cause in the catalogue.
+        action: remedy that the error states, or else the action in the catalogue.
         command: the `distcommit` command that resolves the error or shows more; empty without such a command.
         exit_code: exit code of the command.
     """

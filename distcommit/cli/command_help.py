@@ -37,7 +37,6 @@ class HelpedCommand(TyperCommand):
         return ["[OPTIONS]", *(_usage(argument) for argument in arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options with their help texts."""
         parameters: Sequence[Any] = self.get_params(ctx)
         shown = [parameter for parameter in parameters if not parameter.hidden]
         arguments = [(_metavar(item), item.help) for item in shown if item.param_type_name == "argument"]

@@ -59,7 +59,7 @@ def output_stream(stream: IO[str], name: str) -> IO[str]:
 
 
 def has_reader(stream: IO[str]) -> bool:
-    """Return False once the reader of an `output_stream` has ended."""
+    """Return False once the reader of an `output_stream` has ended, or a write to it has failed."""
     return bool(getattr(stream, "has_reader", True))
 
 
@@ -98,7 +98,7 @@ def interrupted_by_signals() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP like Ctrl-C until the block ends, so that Spark cancels its jobs.
 
     This works even if SIGINT is ignored, as it is in background commands of a script. An ignored SIGHUP (`nohup`) stays
-    ignored. Only the main thread can set the handlers.
+    ignored. Outside of the main thread, signals are not changed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

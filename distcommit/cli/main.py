@@ -26,8 +26,6 @@ class _Entry(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """A group of commands by noun."""
-
     help: str
     example: str
     commands: Mapping[str, _Entry]
@@ -191,7 +189,7 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line, or complete one for a shell. Other signals and streams: `distcommit.__main__`."""
+    """Run the command line, or complete one for a shell. The caller handles signals and output streams."""
     if "_DISTCOMMIT_COMPLETE" in os.environ:
         completion_init()
     app(prog_name="distcommit")

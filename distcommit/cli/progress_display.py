@@ -31,7 +31,6 @@ def shown_progress(console: Console, first: str = "start Spark", unit: str = "")
     """Show the progress of a run until the block ends.
 
     Args:
-        console: the console to print to.
         first: name of the phase before the first event.
         unit: unit of the sizes that the source plans: `records`, `bytes`, or empty.
     """
@@ -68,9 +67,9 @@ class Target:
     """The planned work of a run, and the time when reading began.
 
     Attributes:
-        unit: the unit of planned sizes.
-        datasets: the number of planned datasets; 0 before the plan is known.
-        records: the number of planned records; 0 if it is not known.
+        unit: unit of planned sizes.
+        datasets: number of planned datasets; 0 before the plan is known.
+        records: number of planned records; 0 if it is not known.
     """
 
     unit: str = ""
@@ -187,11 +186,12 @@ def _duration(seconds: float) -> str:
 
 
 def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
-    """Return one line: the reading rate in total and per task, and the most time-consuming activities.
+    """Return one line: the reading rate in total and per task, and the most time-consuming activities; empty before the
+    first record.
 
-    The line is empty before the first record. If it would exceed `width` columns (0: no limit), it lists
-    fewer of the five activities, but at least three. If it is still too long, the rates per task are left out, and it
-    lists as many activities as fit. The total rate is never left out. Without activities, `width` is ignored.
+    If the line would exceed `width` columns (0: no limit), it lists only four or three of the five activities. If it is
+    still too long, the rates per task are left out, and then further activities. The total rate always stays. Without
+    activities, `width` is ignored.
     """
     if not progress.counts.records_read:
         return ""
@@ -207,7 +207,6 @@ def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: floa
 
 
 def _shares(spent: Mapping[str, float], most: int) -> str:
-    """Return the activities that took most of the time, with their percentages."""
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda item: -item[1])
     shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]

@@ -58,7 +58,8 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Run a command. An error is printed as one line on stderr and ends the process with its exit code.
+        """Run a command. An error ends the process with its exit code. It is printed on stderr, with `as_json` also as
+        a document on stdout.
 
         SIGTERM and SIGHUP end the command like Ctrl-C. `lasts`: the command runs for days, so stderr is not buffered.
         """
@@ -113,7 +114,6 @@ class Terminal:
         self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
     def _fail(self, error: BaseException) -> int:
-        """Print the error that ended the command; return its exit code."""
         failure = failure_of(error)
         if self.verbose:
             trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
@@ -179,7 +179,7 @@ class Terminal:
 
 
 class _StderrHandler(logging.Handler):
-    """Prints log records as lines on stderr, with their ids."""
+    """A log handler that prints records as lines on stderr, with their ids."""
 
     _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

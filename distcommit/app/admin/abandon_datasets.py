@@ -1,4 +1,4 @@
-"""Releases of quarantined datasets: abandon many at once, and find the positions that an accepted sequence loses."""
+"""Abandon many quarantined datasets at once, and find the positions that an accepted sequence loses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Abandoned:
 
     Attributes:
         datasets: URNs of the datasets that were abandoned or restarted.
-        unreadable: the reason for each bucket that was skipped, by the name of its log.
+        unreadable: reason for each bucket that was skipped, by the name of its log.
     """
 
     datasets: list[str]
@@ -32,10 +32,10 @@ class Abandoned:
 
 
 def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
-    """Abandon or restart the datasets of the plan. The next run reads their records again.
+    """Abandon or restart each dataset that the plan changes. The next run reads their records again.
 
     Raises:
-        DistcommitError, OSError: the first failure, after all others were abandoned.
+        DistcommitError, OSError: the first failure, after all datasets were tried.
     """
     todo = [row.dataset for row in plan.rows if row.changes_dataset]
     failed: list[DistcommitError | OSError] = []
@@ -50,10 +50,11 @@ def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
 
 
 def not_published(store: JobStore, flow: TaskFlow, user: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
-    """Return the ranges of input positions in a sequence whose outcome is unknown in at least one branch.
+    """Return the input positions of a sequence that published files and ledgers do not prove to be published, rejected
+    or filtered in every branch.
 
-    Published files and ledgers show the outcomes: published, rejected or filtered. If the source has no offsets or a
-    ledger can't be read, no ranges are returned. The audit then reports missing records as gaps.
+    If the source has no offsets or a ledger can't be read, no ranges are returned. The audit then reports missing
+    records as gaps.
 
     Raises:
         DistcommitError, OSError: if published files can't be read.

@@ -56,16 +56,16 @@ class ExpireResult(msgspec.Struct):
     """The files older than `cutoff_ms` that were, or would be, deleted.
 
     Attributes:
-        cutoff_ms: the cutoff in milliseconds since 1970.
+        cutoff_ms: cutoff in milliseconds since 1970.
         dry_run: whether nothing was changed.
         datasets: number of datasets with expired files.
         files: number of expired files.
         records: records in the expired files, including rejected ones.
         size_bytes: size of the expired files in bytes.
-        rows: the first hundred datasets with expired files. Counts include all.
-        skipped: the first hundred datasets or buckets whose files could not be expired now, with the reason. The same
-            command expires them later.
-        skipped_count: number of all such datasets and buckets.
+        rows: first hundred datasets with expired files. Counts include all.
+        skipped: first hundred datasets or buckets whose files could not be expired, with the reason. Once the reason is
+            resolved, the same command expires them.
+        skipped_count: number of all skipped datasets and buckets.
         epoch: epoch of the run that superseded the files; 0 without a run.
         deleted: whether the files are deleted. If not, they stay until no kept snapshot shows them.
         undated: live files of unknown age, which never expire: outside of time folders, on a file system without times.
@@ -107,7 +107,11 @@ def age_ms(text: str) -> int:
 
 
 def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> ExpireResult:
-    """Return the files that `before_ms` expires. Nothing is changed."""
+    """Return the live files that are older than `before_ms`, in milliseconds since 1970. Nothing is changed.
+
+    The result lists as skipped: buckets and datasets that can't be read, and datasets with such files that are not
+    idle, are stopped or have no watermark.
+    """
     result, cutoff = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
@@ -138,7 +142,6 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
 
 
 def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
-    """Return the live files of a dataset, or why they can't be determined."""
     urn, state = dataset
     try:
         return list(source.aged(urn, state.done_epoch).live_files())
@@ -177,18 +180,14 @@ def expire_job(
     finish the work, except for snapshots that they keep.
 
     Args:
-        folders: the job.
-        session: a Spark session to use.
+        session: a Spark session to use; None uses the active one or starts one.
         older_than: an age, see `age_ms`.
-        user: the operator.
-        observer: receives the runs' events.
-        dry_run: only report.
         keep_snapshots: keep snapshots. Later runs delete the files once no kept snapshot shows them.
 
     Raises:
-        ConfigurationError: if `older_than` is not an age, or the job does not publish files exactly once by `append` or
-            `replace_partitions`; nothing was changed.
-        DistcommitError: as any run.
+        ConfigurationError: if `older_than` is not an age, the job has no store, a sink does not write files, or the job
+            does not publish exactly once by `append` or `replace_partitions`; nothing was changed.
+        DistcommitError: if a run can't begin or fails.
     """
     now_ms = SystemClock().now_ms()
     before_ms = now_ms - age_ms(older_than)
@@ -234,7 +233,9 @@ def _run(
 
 
 def expiring(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
-    """Return the settings of a run that expires old files instead of reading the source."""
+    """Return the settings of a run that expires files older than `before_ms` instead of reading the source.
+    `kept_snapshots` replaces the job's number of kept snapshots; None leaves it.
+    """
     store, flow = settings.store, settings.flow
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     stored = kept_snapshots or settings.kept_snapshots

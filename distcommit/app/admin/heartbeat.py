@@ -1,4 +1,4 @@
-"""Report the progress of long operator actions, so that stall detection does not report them."""
+"""The progress of long operator actions, which keeps stall detection from reporting them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EVERY_S = 10.0
 
 @contextmanager
 def signs_of_life(store: JobStore, run_id: str, clock: Clock) -> Iterator[Callable[[], None]]:
-    """Yield a function to call at each progress of the action. At most every ten seconds the function replaces a file
-    in the run's progress folder, whose new name shows the progress. An error there does not end the action.
+    """Yield a function to call at each progress of the action. At most every ten seconds it replaces a file in the
+    run's progress folder, whose new name shows the progress. An OSError is ignored. At the end the folder is deleted.
     """
     fs, folder, writer = store.fs, progress_folder(store.roots.store, run_id), uuid.uuid4().hex
     number, left_s = 0, clock.monotonic_s()

@@ -6,16 +6,16 @@ newest are complete, because a run seals a dataset only after its pending sequen
 if its run has the mark `clean` in the output, or if each partition continues without a gap from the store or from older
 files.
 
-Two kinds of files do not prove such a continuation, unless the store has the sequence and all of its files exist: files
-that record what another branch lacks, and files with several records made of one record, because other files may have
-the same offsets.
+Such a continuation proves nothing if the files name records without an outcome in another branch. Nor does it prove
+anything if several records were made of one, because missing files may have the same offsets; unless the store has the
+sequence and all of its files exist.
 
 If the newest epoch is not complete, its files are set aside, and the next run reads their records again. A partition
-without any known position is read from 0. See `app.auditing.files.replaced_files` for epochs in which error files were
-reprocessed, and `app.auditing.offsets.read_progress` for recreated sources and coverage.
+without any known position is read from 0. See `app.auditing.files.replaced_files` for reprocessed epochs, and
+`app.auditing.offsets.read_progress` for recreated sources.
 
-With at-least-once an epoch need not be complete. Only files that continue without a gap count as published (with
-several records made of one record, only files before a clean run). The next run publishes the rest again.
+With at-least-once only files that continue without a gap count as published; files with several records made of one
+count only up to the newest clean run. The next run publishes the rest again.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Plan:
     """The planned changes of a rebuild.
 
     Attributes:
-        states: the new states, without their closing epoch.
+        states: new states, without their closing epoch.
         set_aside: paths of files to move out of the output, because the next run reads their records again.
         revoked: paths of files of sequences that are being abandoned, to move out of the output.
-        newest_epoch: the newest epoch in markers, files and ledgers; 0 for an empty output.
-        result: the changes to report.
+        newest_epoch: newest epoch in markers, files and ledgers; 0 for an empty output.
+        result: changes to report.
     """
 
     states: list[DatasetState] = field(default_factory=list)
@@ -194,7 +194,7 @@ def _branches(
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, run_markers: dict[Marker, int]) -> ReplacedFiles:
-    """Return the files of a dataset, and the outcome of their reprocessed records."""
+    """Return a dataset's files by kind: read from the source, reprocessed, or to set aside."""
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
@@ -209,7 +209,7 @@ def _gap(gap: SkippedRange) -> str:
 
 
 def _gaps(result: RebuildResult, urn: str, gaps: Iterable[str], *, accept_gaps: bool) -> None:
-    """Report missing offsets: as problems, or as accepted gaps."""
+    """Add missing offsets to the gaps of the result and, unless gaps are accepted, to its problems."""
     for gap in gaps:
         text = f"{urn} {gap}"
         if not accept_gaps:
@@ -291,10 +291,8 @@ def _add_reprocessed(after: Continuation, reprocessed: dict[int, list[PublishedF
 def _first(
     reprocessed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool
 ) -> dict[str, dict[str, int]]:
-    """Return the first position of each partition whose oldest files were reprocessed, by incarnation.
-
-    `begin_at_0` returns 0 for these partitions: with at-least-once delivery, records before the reprocessed ones may be
-    missing.
+    """Return the first position of each partition whose oldest files were reprocessed, by incarnation. With
+    `begin_at_0` (at-least-once) it is 0, because records before the reprocessed ones may be missing.
     """
     first_positions: dict[str, dict[str, int]] = {}
     for incarnation, sets in reprocessed.items():
@@ -312,8 +310,8 @@ def _first(
 def _newer(
     result: RebuildResult, files: list[PublishedFile], state: DatasetState, store: JobStore, clean_epoch: int
 ) -> list[EpochFiles]:
-    """Return the files of epochs that the store does not know as done, by epoch. A sequence that the store knows is
-    included if it has files, or if it needs none and another sequence followed it.
+    """Return the files of epochs after the stored done epoch, by epoch. The epoch of a stored sequence is included if
+    it has files, or if the sequence has no steps and a newer epoch has files.
     """
     by_epoch: dict[int, list[PublishedFile]] = {}
     for file in files:

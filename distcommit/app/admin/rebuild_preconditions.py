@@ -30,7 +30,7 @@ from distcommit.stores.state.task_states import PastStates
 def rebuild_job(
     folders: JobFolders, user: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
-    """Rebuild a store. Arguments and errors are those of `Job.rebuild`."""
+    """Repair damaged files, then rebuild the store if necessary. Arguments and errors are those of `Job.rebuild`."""
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
     repaired = repair_files(folders, run_id, dry_run=dry_run)
@@ -101,7 +101,6 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
 
 
 def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str, *, dry_run: bool) -> RebuildResult:
-    """Declare an existing store valid, or report what the declaration would change."""
     if store is None:
         raise ConfigurationError(
             "--keep-watermarks needs an existing store",

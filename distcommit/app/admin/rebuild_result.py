@@ -18,7 +18,7 @@ class RebuildRow(msgspec.Struct, frozen=True):
         files_set_aside: number of files whose records the next run reads again.
         records_in_gaps: offsets between the dataset's files that no file covers.
         incarnation: incarnation of the new positions, such as a Kafka topic id; empty if unknown.
-        earlier: the incarnations before the dataset's source was recreated.
+        earlier: incarnations before the dataset's source was recreated.
     """
 
     dataset: str
@@ -32,18 +32,18 @@ class RebuildRow(msgspec.Struct, frozen=True):
 
 
 class RebuildResult(msgspec.Struct):
-    """The changes of a rebuild, done or planned. Lists have at most 100 entries, except `rows`.
+    """The changes of a rebuild, done or planned. `set_aside`, `gaps` and `problems` have at most 100 entries.
 
     Attributes:
-        epoch: epoch of the rebuild, which is above all others in the folders.
-        written: whether the changes were written; false for a plan.
+        epoch: epoch of the rebuild, above all others in the folders; 0 if only damaged files were repaired.
+        written: whether the changes were written; false for a plan, or with problems.
         datasets: number of datasets in `rows`.
-        rows: the changed datasets.
+        rows: changed datasets.
         set_aside: paths of files that are moved out of the output.
-        set_aside_count: number of all such files.
-        gaps: missing offsets of datasets: problems, unless gaps are accepted.
+        set_aside_count: number of all files that are moved out of the output.
+        gaps: missing offsets of datasets. Unless gaps are accepted, `problems` has them too.
         problems: reasons why nothing was written.
-        problems_count: number of all such reasons.
+        problems_count: number of all problems.
         repaired: damaged files that were written again, including a job log whose unreadable part was set aside.
     """
 

@@ -1,6 +1,4 @@
-"""Rebuild a store from the published files: fence, write the states that `app.admin.rebuild_plan` derives, mark the
-end.
-"""
+"""Rebuild a store from the published files: fence, write the states of `app.admin.rebuild_plan`, mark the end."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, states: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """Return what `rebuild_store` would change, by reading all footers and ledgers. Nothing is written."""
+    """Read all footers and ledgers, and return the changes that `rebuild_store` would make. Nothing is written."""
     plan = planned(store, states, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -58,13 +56,10 @@ def rebuild_store(
 
     Args:
         store: the store, stale or new.
-        result: the plan. It is computed again after all runs are fenced. If the new plan has problems, only the mark is
-            written that keeps runs from beginning.
+        result: the plan. It is computed again after all runs are fenced and older staged files are deleted. If the new
+            plan has problems, it is returned, states stay unchanged, and no run begins until a rebuild succeeds.
         run_id: a new run's id.
-        user: the operator.
-        accept_gaps: whether gaps are recorded as skipped.
-        flow: the job's flow, which opens the ledgers of its sinks.
-        tick: called at each progress.
+        flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or another run began meanwhile.
@@ -107,7 +102,9 @@ def rebuild_store(
 def _with_schemas(
     store: JobStore, flow: TaskFlow, new_states: list[DatasetState], states: dict[str, DatasetState], epoch: int
 ) -> list[DatasetState]:
-    """Return the states with their schema ids, also for datasets that the store does not know."""
+    """Store the schemas of the new states, also of datasets that the store does not know. Return the states with the
+    ids of their schemas.
+    """
     new = [state for state in new_states if state.dataset_urn not in states]
     before = {**states, **{state.dataset_urn: state for state in new_states if state.dataset_urn in states}}
     ids = put_copies(store, plan_copies(store, before.values(), new, flow.source.current_name, epoch))
@@ -142,10 +139,10 @@ def _end(store: JobStore, epoch: int, user: str) -> None:
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """Return what `accept_store` would change: only the epoch.
+    """Return the changes that `accept_store` would make: only the epoch.
 
     Raises:
-        DistcommitError: as `accept_store`.
+        DistcommitError: see `accept_store`.
     """
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
@@ -153,10 +150,7 @@ def plan_keeping(store: JobStore) -> RebuildResult:
 
 def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
     """Declare the store's state valid without a comparison with the published files. The store gets an epoch above all
-    others.
-
-    Raises:
-        DistcommitError: if the folders belong to another job, or another run has fenced this one; see `rebuild_store`.
+    others. Raises the errors of `rebuild_store`.
     """
     _require_open(store)
     claim_folders(store)
@@ -169,7 +163,9 @@ def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
 
 
 def _require_open(store: JobStore) -> None:
-    """Raise the typed error if a rebuild could not write to the store's logs."""
+    """Raise ConflictError or StaleStoreError if the store's logs have ended in another generation, or a move to one is
+    in progress.
+    """
     require_current_generation(store, store.job_log().refresh())
     for bucket in range(store.buckets):
         require_not_moved(store, fold_readable_part(store.bucket_log(bucket)))
@@ -234,7 +230,9 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[],
 
 
 def _move(fs: FileSystem, path: str, target: str, root: str) -> None:
-    """Rename a file, or copy and delete it if the store is on another file system. Repeatable after a crash."""
+    """Rename a file. Copy and delete it if the store is on another file system, or on one that can't rename. Repeatable
+    after a crash.
+    """
     try:
         fs.rename(path, target)
     except OSError as error:

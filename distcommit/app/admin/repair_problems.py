@@ -12,7 +12,9 @@ from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.core.errors import DistcommitError, error_text
 
 Repairs = Mapping[str, Callable[[Sequence[str]], str]]
-"""Actions by name. Each takes the words of its command and returns why it failed; empty for success."""
+"""Actions by name. Each takes the words of `Problem.repair` after the name, and returns the reason for a failure, or an
+empty text.
+"""
 
 ORDER = ("records", "rebucket", "rebuild", "abandon", "recover")
 """The order of actions. `rebucket` precedes others because an unfinished move blocks them; `rebuild` restores
@@ -24,8 +26,8 @@ class RepairRow(msgspec.Struct, frozen=True):
     """A problem and its repair.
 
     Attributes:
-        finding: the observed facts, as in `Problem.finding`.
-        command: the command that resolves the problem, or shows more if an operator must decide.
+        finding: observed facts, as in `Problem.finding`.
+        command: command that resolves the problem, or shows more if an operator must decide.
         outcome: `done`, `would be` (dry run) or `failed: REASON`; empty if an operator or the next run must act.
         id: id of the problem.
     """
@@ -42,10 +44,10 @@ class RepairResult(msgspec.Struct):
     Attributes:
         job: name of the job.
         dry_run: whether nothing was changed.
-        rows: the problems before the repair.
-        remaining: the problems after the repair; in a dry run, the same problems.
+        rows: problems before the repair.
+        remaining: problems after the repair; in a dry run, the same problems.
         problems: violations that `distcommit store verify` reports after the repair; at most 100.
-        problems_count: number of all such violations.
+        problems_count: number of all violations.
     """
 
     job: str
@@ -57,25 +59,23 @@ class RepairResult(msgspec.Struct):
 
     @property
     def is_well(self) -> bool:
-        """Return whether no problem is left."""
+        """Whether neither problems nor violations are left."""
         return not self.remaining and not self.problems_count
 
 
 def repair_job(
     look: Callable[[], StatusResult], verify: Callable[[], VerifyResult], repairs: Repairs, *, dry_run: bool
 ) -> RepairResult:
-    """Apply the repairs that need no operator's decision, in the order of `ORDER`.
-
-    The repairs finish interrupted operator actions, and restore the state that the published files prove.
+    """Apply the repairs that need no operator's decision, in the order of `ORDER`: finish interrupted operator actions,
+    and restore the state that the published files prove.
 
     A repair never retries, accepts or abandons a quarantined dataset, accepts a gap, deletes a published file, or ends
-    a run. After a crash, repeat `distcommit repair`.
+    a run. A repair that fails is reported, and the next one is applied. After a crash, repeat `distcommit repair`.
 
     Args:
         look: returns the result of `distcommit status`.
         verify: returns the result of `distcommit store verify`.
-        repairs: the actions by name (`ORDER`). Each does what the `distcommit` command of that name does.
-        dry_run: whether to report the repairs without applying them.
+        repairs: actions by name (`ORDER`).
     """
     status = look()
     rows: dict[str, RepairRow] = {}

@@ -1,8 +1,8 @@
 """Repair damaged small files of a job, and its job log, so that a rebuild can open the store.
 
-Each damaged file is set aside and written again: the store's marker from the claim of the output and the folders of the
-logs, a claim from the marker, the record of settings from the job file. The unreadable part of the job log is set aside
-after a mark in the output keeps runs from beginning. The rebuild then takes an epoch above all published ones.
+Each damaged file is set aside and written again: the store's marker from the output's claim and the folders of the
+logs, a claim from the marker, the record of settings from the job file. Before the unreadable part of the job log is
+set aside, a mark in the output keeps runs from beginning. The rebuild then takes an epoch above all published ones.
 """
 
 from __future__ import annotations
@@ -51,15 +51,13 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     """Repair all damaged files of an existing store, and return their names.
 
     Args:
-        folders: the job.
         run_id: a new run's id, which names the folder of the damaged files.
-        dry_run: only return the names.
 
     Raises:
         CorruptError: if neither the marker nor a claim can be read.
         ConfigurationError, StaleStoreError: if a folder belongs to another job, or to another store of the job.
         ConflictError: if the job log is damaged, the job publishes all datasets or none, and sequences are unfinished.
-        LockHeldError: if a run is alive.
+        LockHeldError: if another process holds the job lock.
         UnknownVersionError: if a newer version wrote a file.
     """
     fs, roots = folders.roots()
@@ -100,9 +98,8 @@ def set_run_records_aside(store: JobStore, run_id: str) -> str:
 
 
 def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | None:
-    """Return the store with its first generation of logs; None if there is no store.
-
-    A damaged marker is reconstructed from the claims of the folders and from the folders of the logs.
+    """Return the store with its first generation of logs; None if there is no store. If the marker is damaged, the
+    claims of the folders and the folders of the logs replace it.
     """
     marker = read_marker(fs, roots, repairable=True)
     if has_removal_begun(fs, roots.store):

@@ -28,18 +28,11 @@ def reprocess_dataset(
     The record is then published or rejected again, in one sequence with the tombstone of its old file. Watermarks do
     not move. The run's time limit and freshness targets do not apply, because error files are read completely.
 
-    Args:
-        folders: the job.
-        session: a Spark session to use.
-        urn: the dataset.
-        user: the operator.
-        observer: receives the run's events.
-
     Raises:
         ConfigurationError: if the store does not know the dataset, the dataset has no live error files, their branch no
             longer exists, or the job delivers at least once or replaces partitions or tables; nothing was changed.
-        ConflictError: if the dataset has a sequence that is not done; nothing was changed.
-        DistcommitError: as any run.
+        ConflictError: if the dataset is stopped, or has a sequence that is not done; nothing was changed.
+        DistcommitError: if the run can't begin or fails.
     """
     _require_exactly_once(folders)
     _require_complete_plans(folders)
@@ -54,7 +47,7 @@ def reprocess_all(folders: JobFolders, session: SparkSession | None, user: str, 
     Raises:
         ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions or tables;
             nothing was changed.
-        DistcommitError: as any run.
+        DistcommitError: if the run can't begin or fails.
     """
     _require_exactly_once(folders)
     _require_complete_plans(folders)
@@ -118,7 +111,6 @@ def _require_complete_plans(folders: JobFolders) -> None:
 
 
 def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
-    """Raise ConfigurationError if the dataset has nothing to reprocess, before a run begins."""
     state = store.bucket_log(store.bucket_of(urn)).refresh().datasets.get(urn)
     if state is None:
         raise ConfigurationError(

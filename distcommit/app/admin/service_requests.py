@@ -28,9 +28,9 @@ class ServiceRequestResult(msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         request: the request.
-        was_in_effect: whether the job already had the requested state.
-        is_started: whether a service has begun the run that a trigger requested.
-        paused_by: the user who paused the job; empty if the job is not paused.
+        was_in_effect: whether the job was paused or not paused already, as requested; false for a trigger.
+        is_started: whether a service has begun the triggered run within the time to wait.
+        paused_by: user who paused the job; empty if the job is not paused.
     """
 
     job: str
@@ -43,18 +43,11 @@ class ServiceRequestResult(msgspec.Struct, frozen=True):
 def request_service(
     store: JobStore, wish: ServiceRequest, user: str, clock: Clock, wait_s: float = 0
 ) -> ServiceRequestResult:
-    """Pause, resume or trigger a job. A service reads the request at its next check; a service that starts later reads
-    it, too.
+    """Pause, resume or trigger a job. A service reads the request at its next check, also one that starts later. Raises
+    DistcommitError if the store can't be written or read.
 
     Args:
-        store: the job's store.
-        wish: the request.
-        user: the operator.
-        clock: the clock.
         wait_s: seconds to wait for a service to begin a triggered run.
-
-    Raises:
-        DistcommitError: if the store can't be written or read.
     """
     was_so, is_started = False, False
     match wish:

@@ -24,11 +24,8 @@ def set_watermark(
     """Set the watermark of an idle dataset.
 
     Args:
-        store: the job's store.
         source: the job's source, which checks positions.
-        urn: the dataset.
-        positions: the next position to read, by partition; None deletes the watermark.
-        user: the operator.
+        positions: next position to read, by partition; None deletes the watermark.
         new: whether no run has read the dataset yet.
 
     Raises:
@@ -63,13 +60,13 @@ def require_positions(
     requested: Mapping[str, Mapping[str, Position]],
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Raise ConfigurationError, with the first few problems, unless all positions are valid for their datasets.
+    """Raise ConfigurationError, with the first twenty problems, unless all positions are valid for their datasets.
 
     Args:
         source: the job's source, which checks positions.
-        states: the stored states; a dataset's positions must keep their type.
-        requested: the positions by dataset and partition.
-        lines: the line of each dataset in the operator's file, for the problems.
+        states: stored states; a dataset's positions must keep their type.
+        requested: positions by dataset and partition.
+        lines: line of each dataset in the operator's file, for the problems.
     """
     problems = [*_unlike_stored(states, requested)]
     problems += negative_positions(requested) if not problems and source.provenance is not None else []

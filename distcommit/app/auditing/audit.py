@@ -1,7 +1,7 @@
 """The audit: verifies that each offset up to the watermark is published exactly once.
 
-It trusts only the commit logs, the published files and the ledgers of targets. By default it reads the metadata of
-files and ledgers. With `deep` it reads every record, and targets count the rows that their readers see.
+It trusts only the commit logs, the published files and the ledgers of targets. By default it reads only metadata. With
+`deep` it reads every record, and targets count the rows that their readers see.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ def audit_store(
 ) -> AuditResult:
     """Compare a job's output, and the ledgers of its targets, with its store. Changes nothing. No run may be in
     progress.
+
+    If `provenance` is None (a source without offsets), offsets are not compared. `at_least_once` lets the audit pass in
+    spite of duplicates. `deep` reads every record.
     """
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
@@ -140,7 +143,7 @@ class _Audit:
         self._logged: dict[str, LoggedFiles] = {}
 
     def read_logs(self, buckets: Iterable[int]) -> None:
-        """Read the names of published files from the logs, as far as the logs still have them."""
+        """Read the names of published files from the logs. Older segments of a log may be deleted already."""
         for bucket in buckets:
             try:
                 logged, damaged = logged_files(self._store, bucket)
@@ -310,9 +313,7 @@ class _Audit:
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
-        """Compare the dataset's published positions with those of the datasets audited before, and report positions
-        that both have published.
-        """
+        """Report positions that this dataset and datasets audited before have both published."""
         if self._shared is None:
             return
         count, ranges = self._shared.add(urn, published)

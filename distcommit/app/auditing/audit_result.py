@@ -20,12 +20,13 @@ class AuditResult(NotebookTable, msgspec.Struct):
     A record that several branches lack, filter or reject counts once; `partitions` has the numbers of each branch.
 
     Attributes:
-        exact: whether each offset below each watermark is published exactly once, and no unknown file exists.
+        exact: whether the audit has found none of these: `gaps`, `duplicates`, `past_watermark`, `pending`,
+            `unreadable`, `unknown_files`, `unrecorded_files`, `orphaned_files`, `altered`, `ledger_mismatches`.
         deep: whether all records were read, not only the footers of files.
         datasets: number of audited datasets.
         files: number of live files in the output, including error files and foreign ones.
         records: published records. Several may come from one input record.
-        duplicates: records that are published more than once, or both published and rejected or filtered.
+        duplicates: records that are published or rejected more than once, or have two outcomes.
         gaps: input records below the watermark that are missing without a recorded reason.
         past_watermark: published or rejected input records at or above the watermark, which the store does not know.
         skipped: positions that were skipped because their records are lost.
@@ -45,24 +46,26 @@ class AuditResult(NotebookTable, msgspec.Struct):
         unreadable: logs and ledgers that could not be read, each with the error.
         partitions: one row for each source partition and branch of a source with offsets.
         at_least_once: whether the job guarantees at-least-once delivery only, so that duplicates are allowed.
-        passed: whether the job's delivery guarantee holds: `exact`, or with `at_least_once` that no record is missing.
+        passed: `exact`; with `at_least_once` also if only `duplicates`, `past_watermark` or `unrecorded_files` were
+            found.
         unrecorded_files: with at-least-once delivery: files that no DONE record names.
-        altered: altered output: files whose records, read with `deep`, differ from the written ones; datasets whose
-            files differ from the last sealed sequence; and for sources without offsets, missing published files.
-        altered_count: number of all altered files and datasets.
+        altered: altered output, each with the reason: files with other records than were written (with `deep`),
+            datasets whose files or replacement differ from the sealed ones, missing files without a gap in the offsets,
+            missing rows at a target, or an output of another store or an older run.
+        altered_count: number of all entries of `altered`.
         files_without_sum: files without a content sum. Only the offsets of their records are verified.
         filtered: input records that constructs filtered.
         superseded_files: superseded files and tombstones that are not deleted yet, except the tombstone of the newest
             replacement. No other count includes them.
         ledger_rows: rows in the targets' ledgers, one for each dataset and branch.
-        ledger_mismatches: ledger rows without a counterpart in the store: their dataset is unknown, or their epoch has
-            no DONE record.
+        ledger_mismatches: ledger rows that can't be read, or without a counterpart in the store: their dataset is
+            unknown, or their epoch has no DONE record.
         ledger_mismatches_count: number of all ledger mismatches.
         replaced: input records whose output a replacing publisher has replaced.
         expired: input records in files that `distcommit dataset expire` has deleted.
         counted_branches: for sources without offsets: rejected and filtered records of each branch, counted from its
             files.
-        skipped_ranges: the ranges of `skipped`: dataset, range and cause.
+        skipped_ranges: ranges of `skipped`: dataset, range and cause.
         unproven_files: files for which no stored state proves completeness, grouped by dataset or bucket. `exact` does
             not depend on them.
         unproven_files_count: number of all entries of `unproven_files`.
@@ -117,7 +120,7 @@ class AuditResult(NotebookTable, msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(totals, name).count())
 
     def note(self, kind: _Kind, text: str) -> None:
-        """Count a finding of that kind. The first hundred are also listed."""
+        """Count a finding of this kind, and list it if it is among the first hundred."""
         setattr(self, f"{kind}_count", getattr(self, f"{kind}_count") + 1)
         listed: list[str] = getattr(self, kind)
         if len(listed) < LISTED:

@@ -28,7 +28,7 @@ class AuditRow(msgspec.Struct, frozen=True):
         watermark: end of the committed positions (exclusive).
         published: input records in this range that the branch published.
         rejected: input records in this range that the branch rejected.
-        duplicates: input records with more than one outcome, or published more than once.
+        duplicates: input records with more than one outcome, or published or rejected twice.
         gaps: input records in this range without a recorded outcome.
         past_watermark: input records outside this range that the branch published or rejected.
         skipped: offsets in this range that were skipped because their records are lost.
@@ -64,7 +64,7 @@ class AuditedRecords:
     or rejected counts once.
 
     Attributes:
-        duplicates: offsets that a branch published more than once, or that have two outcomes.
+        duplicates: offsets with more than one outcome in a branch, or published or rejected twice.
         gaps: offsets below the watermark without an outcome in a branch.
         past_watermark: offsets with an outcome beyond the watermark.
         rejected: offsets that a branch rejected.
@@ -105,7 +105,6 @@ class CountedRow(msgspec.Struct, frozen=True):
 
     @property
     def filtered(self) -> int:
-        """Filtered records of all constructs."""
         return sum(self.filtered_by.values())
 
 
@@ -129,12 +128,10 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
 def rows_of(
     state: DatasetState, branch: str, coverage: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
 ) -> list[AuditRow]:
-    """Return one row for each source partition of a dataset in a branch.
+    """Return one row for each source partition of a dataset in a branch. Partitions whose positions are not offsets are
+    omitted.
 
     Args:
-        state: the dataset's state.
-        branch: name of the branch.
-        coverage: the input records in the branch.
         holes: positions without a source record, as files and ledgers name them.
         totals: receives the input records by finding.
     """

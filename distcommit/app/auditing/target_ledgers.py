@@ -24,8 +24,8 @@ class BranchLedger:
     """The ledger row of a dataset and branch, with its target.
 
     Attributes:
-        row: the ledger row.
-        sink: the sink whose target has the ledger.
+        row: ledger row.
+        sink: sink whose target has the ledger.
         context: context of its committers.
     """
 
@@ -52,7 +52,7 @@ class Ledgers:
     """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`.
 
     Attributes:
-        unreadable: the error of each ledger that could not be read.
+        unreadable: error of each ledger that could not be read.
         branches: branches of the flow that commit at a target.
     """
 
@@ -95,7 +95,8 @@ def require_audited(flow: TaskFlow) -> None:
 
 @contextmanager
 def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
-    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names.
+    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names. A
+    ledger that can't be read is listed in `Ledgers.unreadable`.
 
     One committer is open at a time: servers limit connections, and end sessions that are idle for long.
     """
@@ -116,7 +117,8 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Abort all commits up to `epoch` at the targets, so that a process that is still running cannot commit later.
+    """Abort all commits up to `epoch` of the datasets in readable ledgers, so that a process that is still running
+    cannot commit later.
 
     A target that cannot abort rejects such a commit by its ledger row, whose epoch is not among the bases that the
     commit expects. If it has no row, the late commit succeeds and the next commit is rejected (`Ledgers.bases`).

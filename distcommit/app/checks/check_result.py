@@ -1,4 +1,4 @@
-"""The result of the check of a job, and the error of a check that failed before a run."""
+"""The result of the check of a job, and the error of a failed check before a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class CheckedPart(msgspec.Struct, frozen=True):
     """One check of a job.
 
     Attributes:
-        name: the subject of the check, such as `source`.
+        name: subject of the check, such as `source`.
         outcome: `passed`, `failed` or `skipped`.
-        found: details of a passed check, or the reason for skipping; empty if the check failed.
+        found: details of a passed check, or the reason for skipping; for a failed check, a reference to its problem.
     """
 
     name: str
@@ -31,13 +31,13 @@ class CheckProblem(msgspec.Struct, frozen=True):
     """A problem that a run would meet.
 
     Attributes:
-        check: the check that found it.
+        check: check that found it.
         text: the problem.
         remedy: one imperative clause; empty if the text has it.
         setting: the setting's dotted key; empty if none is known.
-        file: the job file.
-        line: the line of the setting or of the nearest section around it, from 1; 0 if unknown.
-        exit_code: the exit code of a run that meets this problem alone.
+        file: job file.
+        line: line of the setting or of the nearest section around it, from 1; 0 if unknown.
+        exit_code: exit code of a run that meets this problem alone.
     """
 
     check: str
@@ -53,12 +53,12 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
     """The result of `distcommit check`.
 
     Attributes:
-        job: the job's name; empty if the job file can't be read.
+        job: name of the job; empty if the job file can't be read.
         passed: whether no problem was found.
-        checks: the checks in order.
+        checks: checks in order.
         problems: all problems.
-        flow: the task flow; None if the settings are invalid.
-        plan: the datasets that a run would read; None without `--plan`, or if the check failed.
+        flow: task flow; None if it, or a setting, is invalid.
+        plan: datasets that a run would read; None without `--plan`, or if the check failed.
         warnings: settings that are valid, but may not do what is intended. A run does not stop for them.
     """
 
@@ -77,7 +77,7 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
 
 
 class CheckFailedError(ConfigurationError):
-    """Several checks failed before a run. `problems` has them with positions and remedies."""
+    """The error of a run whose check failed in several places. `problems` has them with positions and remedies."""
 
     id = "CHECK_FAILED"
 

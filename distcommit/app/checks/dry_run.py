@@ -30,10 +30,10 @@ class PlannedDataset(msgspec.Struct, frozen=True):
     """A dataset that a run would read.
 
     Attributes:
-        dataset: the dataset.
-        work_units: the number of its work units.
+        dataset: dataset URN.
+        work_units: number of its work units.
         size: records or bytes to read, as the plan's `unit` names them; None if unknown.
-        columns: the columns that the source delivers; None if they are not known.
+        columns: columns that the source delivers; None if they are not known.
         problem: why the dataset, or its columns, can't be read; empty if they can.
     """
 
@@ -49,10 +49,11 @@ class DryRun(msgspec.Struct, frozen=True):
 
     Attributes:
         unit: `records`, `bytes`, or empty if the source knows no sizes.
-        size: the sum over all datasets, in `unit`; None if the source does not know.
-        datasets_count: the number of datasets that a run would read.
-        datasets: the datasets that a run would read, and the datasets with a problem.
-        notes: the datasets that a rule skips, and the rule; datasets of the store that are no longer selected.
+        size: sum over all datasets, in `unit`; None if the source does not know.
+        datasets_count: number of datasets that a run would read.
+        datasets: datasets that a run would read, and the datasets with a problem.
+        notes: datasets that a rule skips, records that are left to later runs, and datasets of the store that are no
+            longer selected, each with the reason.
         unknown: why only a run can plan; empty if the plan is known.
     """
 

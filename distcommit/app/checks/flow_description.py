@@ -52,11 +52,11 @@ class FlowPart(msgspec.Struct, frozen=True):
     Attributes:
         kind: source, converter, row checker, fork, sink, task checker or error branch.
         name: the construct's type; with a number if its chain has several of the type.
-        settings: the settings that differ from the defaults, on one line. Secrets are masked.
+        settings: settings that differ from the defaults, on one line. Secrets are masked.
         on_rejected: how rejected records or attempts are handled; empty if the construct rejects none. For a sink that
             is not atomic: which part of a commit readers may see.
-        columns: the known columns of the output of a source, a converter or a row checker; None if only records
-            determine them.
+        columns: known columns of the output of a source, a converter or a row checker; None if only records determine
+            them.
         has_other_columns: whether records may have other columns, too.
     """
 
@@ -89,8 +89,8 @@ class FlowDescription(msgspec.Struct, frozen=True):
         job: name of the job.
         parts: the source, and the constructs before branches in order.
         fork: the fork; None if there is one branch only.
-        branches: the branches in the order of the job file.
-        errors: the error branch; None if no record can be diverted to it.
+        branches: branches in the order of the job file.
+        errors: error branch; None if no record can be diverted to it.
     """
 
     job: str
@@ -193,7 +193,7 @@ def _masked(value: Any) -> Any:
 
 
 def known_columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
-    """Return the known columns, and whether there may be others."""
+    """Return the known columns, None if there are none, and whether there may be others."""
     types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.fields.types]
     nullable = ["" if field.nullable else " not null" for field in columns.fields]
     named = zip(columns.fields.names, types, nullable, strict=True)

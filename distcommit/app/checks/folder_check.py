@@ -15,7 +15,8 @@ def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
     """Check that a folder, or its nearest existing parent, is writable. Return its path, with a note if it will be
     created.
 
-    An existing remote folder is checked with a probe file, unless a run has created the store already (`is_used`).
+    A remote folder that exists, or whose file system has no folders, is checked with a probe file. If a run has created
+    the store already (`is_used`), no probe is written.
 
     Raises:
         ConfigurationError: if the folder is not writable, or its file system replaces a file that exists.

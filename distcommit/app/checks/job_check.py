@@ -1,6 +1,7 @@
 """The check of a job before it runs: settings, secrets, flow, Java, folders, store, source and sinks.
 
-`distcommit check` and each run make the same check. All problems are collected, each with its position in the job file.
+Each run makes this check. `distcommit check` also checks the owner of the folders and the published types. All problems
+are collected, each with its position in the job file.
 """
 
 from __future__ import annotations
@@ -56,13 +57,12 @@ _MISSING = {"SOURCE_TOPIC_MISSING": "source.topics", "SOURCE_TABLE_MISSING": "so
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:
-    """Check a job file without starting Spark. Writes nothing but a probe into existing remote folders.
+    """Check a job file without starting Spark. Writes only a probe file, into remote folders, and deletes it.
 
     Args:
-        path: the job file.
         overrides: `section.key=value` texts that override it.
         connect: whether to connect to the job's folders, source and sinks.
-        plan: whether to list the datasets that a run would read.
+        plan: whether to list the datasets that a run would read; needs `connect`.
     """
     checks = _Checks(path)
     with checks.part("settings"):
@@ -208,7 +208,6 @@ class _Checks:
         return CheckResult(job, not problems, self.parts, problems, self.flow, plan, self.warnings)
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
-        """Return the failure as problems: one, or each problem of a JobFileError."""
         if not isinstance(failure.error, JobFileError):
             return [self.problem(failure)]
         problems = failure.error.problems
@@ -227,7 +226,7 @@ class _Checks:
 
 
 def _setting_of(error: Exception) -> str:
-    """Return the key of the setting that an error is about; empty if only its check knows it."""
+    """Return the key of the setting that an error is about; empty if the error does not name it."""
     return _MISSING.get(error.id, "") if isinstance(error, DistcommitError) else ""
 
 
@@ -288,7 +287,6 @@ def _check_secrets(tree: Mapping[str, Any], checks: _Checks) -> None:
 
 
 def _secret_files(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the texts with `${file:PATH}`, with their keys."""
     if isinstance(tree, Mapping):
         for key, below in tree.items():
             yield from _secret_files(below, (*keys, str(key)))
@@ -325,7 +323,6 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
 
 
 def _address(section: str, construct: Any) -> str:
-    """Return the key of the setting with the address of a source or sink."""
     key = next((name for name in _ADDRESSES if getattr(construct, name, None)), "type")
     return f"{section}.{key}"
 

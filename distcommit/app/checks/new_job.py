@@ -45,7 +45,7 @@ class NewJobFile(msgspec.Struct, frozen=True):
 
     Attributes:
         job_file: path of the file.
-        problems: the problems that a check without connecting found; empty if the file is valid.
+        problems: problems that a check without connecting found; empty if the file is valid.
     """
 
     job_file: str
@@ -56,7 +56,7 @@ def write_job_file(path: Path, source: str, sink: str) -> NewJobFile:
     """Write a job file from templates, and check it without connecting.
 
     Raises:
-        ConfigurationError: if the source or sink is unknown, or the file exists.
+        ConfigurationError: if the source or sink is unknown or has no template, or the file exists.
         DistcommitError: if the file can't be written.
     """
     text = job_file_text(path, source, sink)
@@ -76,7 +76,7 @@ def job_file_text(path: Path, source: str, sink: str) -> str:
     """Return the text of a new job file at `path`.
 
     Raises:
-        ConfigurationError: as `write_job_file`.
+        ConfigurationError: if the source or sink is unknown or has no template.
     """
     job = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "job"
     folder = json.dumps(str(path.absolute().parent), ensure_ascii=False)[1:-1]

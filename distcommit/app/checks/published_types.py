@@ -38,7 +38,7 @@ class TypeComparison(NamedTuple):
     """The result of a comparison with published files.
 
     Attributes:
-        compared: the number of compared datasets, as text.
+        compared: number of compared datasets, as text.
         warnings: a warning for each column that would get a type that readers can't join with its published type.
     """
 
@@ -47,9 +47,8 @@ class TypeComparison(NamedTuple):
 
 
 def compare_published_types(folders: JobFolders, store: JobStore) -> TypeComparison:
-    """Compare the columns that the job file determines with the newest Parquet file of each dataset.
-
-    Begins with the first dataset, and stops after a second.
+    """Compare the columns that the job file determines with the newest Parquet file of each dataset and branch. Stops
+    after a second; at least one dataset is compared.
     """
     flow = folders.config.task_flow()
     reached = FlowColumns.of(flow.source).after(flow.stages)
@@ -85,7 +84,8 @@ def compare_published_types(folders: JobFolders, store: JobStore) -> TypeCompari
 def changed_type_notes(folders: JobFolders, store: JobStore, command: str) -> Reasons:
     """Return the warnings of `compare_published_types` as notes for a run of `command`.
 
-    Compares nothing if the settings of the flow are those of the newest recorded run. A failure is only logged.
+    Compares nothing if the command writes no records, no run is recorded, or the newest run that wrote records had the
+    same flow settings. A failure is only logged.
     """
     if command.startswith(_WITHOUT_NEW_RECORDS):
         return Reasons()
@@ -117,14 +117,13 @@ def _flow_settings(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _newest_file(fs: FileSystem, folder: str) -> str:
-    """Return the path of a file of the newest epoch; empty if there is none."""
     named = {path: path.rpartition("/")[2] for path in files_below(fs, folder)}
     epochs = {path: published_epoch(name) for path, name in named.items() if is_published_name(name)}
     return max(epochs, key=epochs.__getitem__, default="")
 
 
 def _types(fs: FileSystem, folder: str) -> dict[str, object]:
-    """Return the types of the columns in the newest file of a folder, if it is a Parquet file."""
+    """Return the types of the columns in the newest file of a folder; empty if it is not a readable Parquet file."""
     path = _newest_file(fs, folder)
     try:
         return {field.name: field.type for field in read_written_schema(fs, path)} if path else {}

@@ -1,8 +1,7 @@
 """A Kafka broker for the demo and the tests: librdkafka's mock cluster in its own process.
 
-The mock has no CreateTopics request, and the configuration key ``test.mock.num.brokers`` can only
-make topics of 4 partitions, by asking for their metadata. The child process therefore drives
-the same mock cluster through its C functions (``rdkafka_mock.h``), which take a partition count.
+The mock has no CreateTopics request, and by its configuration it creates only topics of 4 partitions. The process
+therefore calls its C functions (``rdkafka_mock.h``), which take a partition count.
 """
 
 from __future__ import annotations
@@ -50,19 +49,14 @@ class MockBroker:
 
     The process leads its own session, so that a signal to the process group of a job does not reach it. It ends at end
     of file on its standard input, even if its parent is killed. It has all records in memory, at most 5 MB and 100,000
-    records a partition; beyond that it silently drops the oldest batches.
+    records a partition; beyond that it drops the oldest batches.
 
     Attributes:
         bootstrap_servers: ``host:port`` for the ``bootstrap.servers`` of any Kafka client.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
-        """Use `start` instead.
-
-        Args:
-            process: the started child process, with pipes on its standard input and output.
-            stderr: the file to which the child writes its standard error.
-        """
+        """Use `start` instead."""
         self._process = process
         self._stderr = stderr
         self._unread = b""
@@ -70,17 +64,14 @@ class MockBroker:
 
     @classmethod
     def start(cls, topics: Mapping[str, int] | None = None) -> MockBroker:
-        """Start a broker and wait until it answers.
+        """Start a broker and wait until it answers. Close it, or use it as a context manager.
 
         Args:
-            topics: Partition count by topic name, for topics to create at once. A topic that
-                is not named here is created with 4 partitions when a client asks for it.
-
-        Returns:
-            The running broker. Close it, or use it as a context manager.
+            topics: partition count by topic name, for topics to create at once. Any other topic gets 4 partitions when
+                a client asks for it.
 
         Raises:
-            BrokerError: The process did not start, or refused one of the topics.
+            BrokerError: if the process did not start, or refused one of the topics.
         """
         search_path = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search_path))}
@@ -114,11 +105,11 @@ class MockBroker:
         """Create topics that do not exist yet.
 
         Args:
-            topics: Partition count, at least 1, by topic name.
+            topics: partition count, at least 1, by topic name.
 
         Raises:
-            BrokerError: The broker has ended, or a topic exists or has a bad name or count.
-                The topics before the one it names have been created.
+            BrokerError: if the broker has ended, or a topic exists or has a bad name or count. The topics before it
+                have been created.
         """
         if not topics:
             return
@@ -132,7 +123,7 @@ class MockBroker:
         self._reply(REPLY_TIMEOUT_S)
 
     def close(self) -> None:
-        """End the process and forget its records; a second call does nothing."""
+        """End the process and drop its records. A second call does nothing."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

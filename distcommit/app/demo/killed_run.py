@@ -79,7 +79,7 @@ class RunProcess:
         self.kill()
 
     def wait(self, timeout_s: float) -> int | None:
-        """Return the exit code; None if it has not ended in time."""
+        """Wait for the command to end, and return its exit code; None after `timeout_s` seconds."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -87,15 +87,14 @@ class RunProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the command itself has ended."""
+        """Whether the command has ended. Its other processes may be alive."""
         return self._process.poll() is not None
 
     def processes(self) -> list[int]:
-        """Return the live processes of the run's session."""
         return processes_of_session(self._process.pid)
 
     def freeze(self) -> None:
-        """Stop all processes. Returns when none is running."""
+        """Send SIGSTOP to all processes, and wait until none is running. Raises TimeoutError after 10 seconds."""
         for pid in self._known:  # at once; a look at all of /proc takes longer
             if _is_of_session(pid, self._process.pid):
                 _signal(pid, signal.SIGSTOP)
@@ -116,7 +115,9 @@ class RunProcess:
             _signal(pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes until none is left; `killed` counts them."""
+        """Send SIGKILL to all processes until none is left, and add their number to `killed`. Raises TimeoutError after
+        10 seconds.
+        """
         killed: set[int] = set()
         deadline_s = time.monotonic() + _KILL_TIMEOUT_S
         while alive := self.processes():
@@ -152,15 +153,13 @@ class CommitSnapshot:
     watermarks_unchanged: bool
 
     def is_mid_commit(self, least_share: float) -> bool:
-        """Return whether a kill now would leave work for a replay, with at least `least_share` of the files
-        published.
-        """
+        """Return whether a kill now leaves work for a replay, with more than `least_share` of the files published."""
         files = self.published + self.staged
         return self.pending >= ENOUGH_PENDING and self.staged > 0 and self.published > least_share * files
 
 
 class CommitWatcher:
-    """Reads a job's store while a run uses it."""
+    """A reader of a job's store while a run uses it."""
 
     def __init__(self, store: JobStore) -> None:
         self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
@@ -220,13 +219,11 @@ def kill_in_mid_commit(
     moment.
 
     Args:
-        run: the run.
         watcher: a watcher that was created before the run began.
-        timeout_s: maximum seconds to wait.
-        least_share: minimum share of published files.
+        least_share: share of published files that must be exceeded.
 
     Returns:
-        the state at the kill; None if the run ended by itself.
+        the state at the kill; None if the run ended by itself, or was not killed within `timeout_s`.
     """
     deadline_s = time.monotonic() + timeout_s
     started, step_s, before = False, 0.0, None
@@ -260,7 +257,6 @@ def processes_of_session(session_id: int) -> list[int]:
 
 
 def _session(session_id: int) -> Mapping[int, str]:
-    """Return the live processes of a session with the letters of their states."""
     processes: dict[int, str] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

@@ -47,7 +47,7 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects and orders the datasets that a list shows.
+    """A selection and order of datasets.
 
     Attributes:
         statuses: statuses to include, see `Status`; empty for all.
@@ -96,9 +96,9 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
 
     Attributes:
         job: name of the job.
-        datasets: the matching datasets, in the order of the query.
+        datasets: matching datasets, in the order of the query.
         matching: number of matching datasets, including those beyond `max_rows`.
-        unreadable: the error of each unreadable log or file, by its name; datasets of such a log are missing.
+        unreadable: error of each unreadable log or file, by its name; datasets of such a log are missing.
         last_epoch: epoch of the run that `last_run` of the rows describes; 0 if not requested.
         lag_unknown: why the source reported no lag at all; empty if it reported some, or was not asked.
     """
@@ -121,11 +121,8 @@ def list_datasets(
     """Return the datasets that match a query.
 
     Args:
-        store: the job's store.
         status: the job's status with all datasets.
-        query: selects and orders the datasets.
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
-        freshness: the freshness targets of datasets.
     """
     rows = [row for row in status.datasets if _matches(row, query)]
     lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
@@ -140,7 +137,7 @@ def list_datasets(
 
 
 def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
-    """Return the lags that a source reports, by dataset, and the reason if it reports none."""
+    """Return the lags that a source reports, by dataset, and the reason if it reports none; empty otherwise."""
     try:
         lags = {lag.dataset_urn: lag for lag in ask(urns)}
     except DistcommitError as error:

@@ -59,14 +59,14 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
         next_run: effect of the next run on the sealed sequence.
         published_in: location of the dataset's records; empty if the sink reports none.
         schemas: ids of the current schemas, by converter.
-        extract: the table that the dataset is an extract of, as the job file describes it; None for other datasets.
+        extract: table that the dataset is an extract of, as the job file describes it; None for other datasets.
         done_records: records in the sequence of `done_epoch`.
         done_files: files in the sequence of `done_epoch`.
         is_set_since_run: whether, since the newest run began, an operator has set the watermark or abandoned the
             sequence.
-        skipped: the first hundred ranges of positions that were skipped as lost, each with the reason.
+        skipped: first hundred ranges of positions that were skipped as lost, each with the reason.
         previous_epoch: epoch of the newest run that committed the dataset or failed to read it; 0 if it is unknown.
-        work_units: the results of the first fifty work units of that run, with the properties that they recorded. Work
+        work_units: results of the first fifty work units of that run, with the properties that they recorded. Work
             units that were not committed come first.
         work_units_omitted: number of further work units of that run.
     """
@@ -104,7 +104,8 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
         buckets: number of buckets in the current generation.
         epoch: epoch of the newest run; 0 before the first run, or if the job log is unreadable.
         run_id: id of the newest run; empty if `epoch` is 0.
-        datasets: all datasets; without `idle`, only those that are not idle or could not be read.
+        datasets: all datasets; if idle ones are not requested, only those that are not idle, could not be read, or were
+            changed by an operator since the newest run began.
         unreadable: errors by the name of a log or file: unreadable ones, and logs that lost their newest segments.
         last_run: end record of the newest run; None if it is missing or unreadable.
         no_record: why `last_run` is None although a run has begun; empty otherwise.
@@ -113,14 +114,14 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
         is_job_level: whether a run publishes all datasets or none.
         counts: number of datasets by status, including those that are not listed.
         positions_lost: number of positions that were skipped as lost, of all datasets.
-        runs: the newest recorded runs, newest first.
+        runs: newest recorded runs, newest first.
         failed_in_a_row: how many of the newest runs failed, at most 20.
         problems: present problems of the job, the most blocking first.
-        datasets_omitted: datasets that are not idle and missing in `datasets`.
+        datasets_omitted: datasets that are not idle, or could not be read, and are missing in `datasets`.
         is_unfinished: whether the newest run has no end record because it has not ended.
         damaged: names in `unreadable` whose files exist and are damaged.
         paused_by: user who suspended scheduled runs; empty if they are not suspended.
-        expiry_request: the newest request to expire files; None without one.
+        expiry_request: newest request to expire files; None without one.
         datasets_unreadable: idle datasets that the newest run could not read.
     """
 
@@ -175,12 +176,12 @@ def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
-    """Limit the datasets of a status to those that a terminal shows.
+    """Limit the datasets of a status to those that a terminal shows. Those that are not idle, or could not be read,
+    come first.
 
     Args:
-        result: the status with all datasets.
-        show_all: include all datasets, those that are not idle or unread first.
-        most: without `show_all`, the maximum number of datasets. Only those that are not idle or unread are included.
+        show_all: include all datasets.
+        most: without `show_all`, the maximum number of datasets; idle ones that could be read are left out.
     """
     busy = sorted(
         (row for row in result.datasets if status_of(row) != "idle"),
@@ -203,7 +204,6 @@ def read_status(
     """Return the status of a job from its logs. It takes O(buckets) reads, whatever the length of the history.
 
     Args:
-        store: the job's store.
         published_in: returns the location of a dataset's records.
         extract_of: returns the database table from which a dataset is extracted.
         whole_job: whether a run publishes all datasets or none.
@@ -259,7 +259,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _BucketReader:
-    """Reads the bucket logs. `job_fold` is None if the job log is unreadable."""
+    """A reader of the bucket logs. `job_fold` is None if the job log is unreadable."""
 
     store: JobStore
     job_fold: Fold | None

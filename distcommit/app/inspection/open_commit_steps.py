@@ -23,7 +23,7 @@ class StepRow(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: registered type of the step.
-        subject: the step in words, such as the file that it publishes.
+        subject: step in words, such as the file that it publishes.
         state: DONE, PENDING, LOST, or UNKNOWN if the step can't be read or verified.
         reason: for LOST, the expected and the actual state; for UNKNOWN, the error; for PENDING, when the step is
             verified. Otherwise empty.
@@ -55,7 +55,7 @@ class SequenceSteps(msgspec.Struct, frozen=True):
         failed_runs: number of runs that failed to replay the sequence.
         reason: why the last run did not close the sequence; empty if no run has tried.
         counts: number of steps by `StepRow.state`; states without a step are missing.
-        steps: the steps in the order of the seal.
+        steps: steps in the order of the seal.
     """
 
     dataset: str
@@ -77,7 +77,7 @@ class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         sequences: the sequences, by dataset URN.
-        unreadable: the error of each unreadable bucket log, by its name.
+        unreadable: error of each unreadable bucket log, by its name.
         sequences_omitted: number of sequences beyond the limit of the request.
     """
 
@@ -91,8 +91,7 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
     """Verify each step of sealed sequences that are not closed. It takes one check for each file of these sequences.
 
     Args:
-        store: the job's store.
-        context: the folders and committers at which steps take effect.
+        context: folders and committers at which steps take effect.
         dataset: limit the result to this dataset.
         most: maximum number of datasets, by name; 0 for no limit.
 

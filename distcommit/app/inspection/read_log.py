@@ -42,10 +42,10 @@ class LogLine(msgspec.Struct):
 
     Attributes:
         number: number of the segment in the log.
-        epoch: epoch of the run that wrote the segment; 0 for an operator.
+        epoch: epoch of the run that wrote the segment; 0 for an operator, or if the segment is unreadable.
         writer: id of the process that wrote the segment; empty if it is unreadable.
         record: type of the record, such as `Done`; empty if the segment is unreadable.
-        summary: the content of the record in one line.
+        summary: content of the record in one line.
         ignored: why the record has no effect; empty if it has one.
         unreadable: error of an unreadable segment. Whether later segments have an effect is then unknown.
     """
@@ -74,10 +74,9 @@ class LogResult(msgspec.Struct):
 
 
 def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-    """Return the segments of the job log or of a bucket log. A live run may be in progress.
+    """Return the segments of the job log or of a bucket log, also while a run is alive.
 
     Args:
-        store: the job's store.
         bucket: number of the bucket; None reads the job log.
         dataset: return only segments that concern this dataset, from the log of its bucket.
 

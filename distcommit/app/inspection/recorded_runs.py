@@ -45,7 +45,7 @@ class RunRow(msgspec.Struct, frozen=True):
 
     Attributes:
         epoch: epoch of the run; 0 if it has none yet, or died before it had one.
-        run_id: id of the run, which sorts by time; empty if its begin record is missing.
+        run_id: id of the run, which sorts by time; empty if neither its begin record nor its end record can be read.
         status: state or outcome of the run.
         command: command that started the run, such as `expire 90d`; empty if unknown.
         requested_by: user or service that started the run; empty if unknown.
@@ -86,7 +86,7 @@ class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         store: path of the store.
-        runs: the runs without an epoch, then the others.
+        runs: runs without an epoch, then the others.
         failed_in_a_row: how many of the newest runs failed; cancelled and live runs are not counted.
     """
 
@@ -123,7 +123,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
         run: summary of the run.
         beginning: begin record; None if it is missing or unreadable.
         record: end record; None if it is missing or unreadable.
-        datasets: the datasets of the run, those with a failure first.
+        datasets: datasets of the run, those with a failure first.
         missing_datasets_reason: why `datasets` is empty or incomplete; empty if it is complete.
         unreadable: error of the first unreadable file of the run's table or task states; empty if all are readable.
     """
@@ -137,7 +137,9 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
-    """Return all recorded runs, or the `newest` ones. Two small files are read for each run."""
+    """Return the recorded runs, or with `newest` only that many, and the runs that have no epoch. Two small files are
+    read for each run.
+    """
     rows = list(_rows(store, clock, recorded_epochs(store.fs, store.roots.store)[-newest:]))
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 
@@ -173,9 +175,6 @@ def read_run(
     """Return everything that is recorded of the run of an epoch.
 
     Args:
-        store: the job's store.
-        epoch: the epoch of the run.
-        clock: determines whether the run is alive.
         on_attempt: called with each attempt at a work unit.
         on_task: called with the table rows of each task attempt.
 
@@ -204,8 +203,6 @@ def read_datasets(
     """Return the datasets of a run by name, and the error of the first unreadable file ("" if all are readable).
 
     Args:
-        store: the job's store.
-        run_id: the id of the run.
         on_attempt: called with each attempt at a work unit.
         on_task: called with the table rows of each task attempt.
     """

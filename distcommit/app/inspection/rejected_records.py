@@ -42,9 +42,9 @@ class MostlyRejected(msgspec.Struct, frozen=True):
 
     Attributes:
         dataset: the dataset's URN.
-        epoch: the epoch of the run that committed.
-        records: the number of records that the run read, rejected ones included.
-        rejected: the number of rejected records.
+        epoch: epoch of the run that committed.
+        records: number of records written or rejected, in all attempts and branches.
+        rejected: number of rejected records, in all attempts and branches.
     """
 
     dataset: str
@@ -54,8 +54,8 @@ class MostlyRejected(msgspec.Struct, frozen=True):
 
 
 def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
-    """Return the rejected records of the newest run that rejected any. Return None if no run of the last 20 did, or if
-    all rejected records were reprocessed since.
+    """Return the rejected records of the newest run that rejected any. Return None if none of the last 20 runs did, or
+    if a later `dataset reprocess --all` was committed without rejections.
     """
     rows = read_runs(store, clock, newest=_NEWEST_RUNS).runs
     row = next(
@@ -97,8 +97,7 @@ def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:
     """Return the datasets that rejected most records of their newest commit, within the last five runs that published.
 
     Args:
-        store: the job's store.
-        runs: the newest runs, newest first.
+        runs: newest runs, newest first.
     """
     published = [row for row in runs.runs if row.datasets_published][:_JUDGED_RUNS]
     while published and not published[-1].records_rejected:

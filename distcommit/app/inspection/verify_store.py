@@ -37,7 +37,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
 
 
 class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The violations in a store, and what was verified.
+    """The violations in a store, and the extent of the verification.
 
     Attributes:
         job: name of the job.
@@ -47,7 +47,7 @@ class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
         ignored: records without an effect: zombies and late twins wrote them.
         datasets: number of datasets in readable bucket logs.
         runs: number of recorded runs.
-        problems: the first hundred violations.
+        problems: first hundred violations.
         problems_count: number of all violations.
     """
 
@@ -75,11 +75,9 @@ class _ReadLog:
 
 
 def verify_store(store: JobStore) -> VerifyResult:
-    """Verify all segments of the current logs, and the records of runs. A live run may be in progress, so a log with a
-    violation is read again: a segment may have been written meanwhile.
-
-    Raises:
-        DistcommitError, OSError: if a log's folder can't be listed.
+    """Verify all segments of the current logs, and the records of runs. Because a live run may have written a segment
+    meanwhile, a log with a violation is read again. Raises DistcommitError or OSError if a log's folder can't be
+    listed.
     """
     problems: list[StoreProblem] = []
     recorded_runs = [
@@ -205,7 +203,9 @@ class _RecordedRun:
 
 
 def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """Yield the differences between the records of a run and the logs. Runs without an end record are skipped."""
+    """Yield the differences between the records of a run and the logs. Without an end record, only the fence is
+    compared.
+    """
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem

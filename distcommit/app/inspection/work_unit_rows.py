@@ -1,4 +1,4 @@
-"""Work units as rows: those of a dataset's previous run, and those of one run, also before they are read."""
+"""Work units of a dataset's previous run, or of one run, as rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WorkUnitRow(msgspec.Struct, frozen=True):
         expected_high: planned end by partition.
         actual_high: where the attempt ended, by partition; empty before an attempt has ended.
         properties: recorded properties, by the part that recorded them.
-        is_committed: whether its output is committed; None if the run's tables do not tell.
+        is_committed: whether its output is committed; None if unknown.
         records_read: number of records read.
         error: why the last attempt failed; empty if it did not.
     """
@@ -75,7 +75,7 @@ class WorkUnitsResult(NotebookTable, msgspec.Struct, frozen=True):
         epoch: epoch of the run.
         status: status of the run.
         counts: number of work units by status.
-        work_units: the work units in the order of buckets and plans.
+        work_units: work units in the order of buckets and plans.
     """
 
     job: str
@@ -105,11 +105,6 @@ def rows_of_previous_run(dataset: str, run: PreviousRun | None) -> list[WorkUnit
 
 def read_work_units(store: JobStore, epoch: int, clock: Clock) -> WorkUnitsResult:
     """Return all work units of a run, from its plan, its task states, and its attempts in the staging folder.
-
-    Args:
-        store: the job's store.
-        epoch: epoch of the run.
-        clock: determines whether the run is alive.
 
     Raises:
         ConfigurationError: if no such run is recorded, or its plan was deleted.

@@ -71,13 +71,12 @@ def validated(section: Section, value: Any, default: str = "") -> Any:
     """Return a section of a job file as an instance of its settings class.
 
     Args:
-        section: the section.
-        value: the section in the job file, or an instance of its settings class.
-        default: the type if `value` names none.
+        value: section in the job file, or an instance of its settings class.
+        default: type if `value` names none.
 
     Raises:
         ValueError: if `value` is not a section, its type is unknown, or pydantic rejects a setting.
-        ConfigurationError: as `types_of`.
+        ConfigurationError: if two packages define a type of the same name.
     """
     if not isinstance(value, Mapping):
         if isinstance(value, BaseModel):

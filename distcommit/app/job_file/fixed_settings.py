@@ -25,8 +25,7 @@ def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Se
     """Return the fixed settings of a job.
 
     Args:
-        config: the job.
-        path: the job file, for commands in messages.
+        path: job file, for commands in messages.
         overrides: the `--set` options, for commands in messages.
 
     Raises:

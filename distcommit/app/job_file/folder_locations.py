@@ -60,14 +60,15 @@ _WITH_ACCESS = {"", "hdfs", "webhdfs"}
 
 
 def normal_location(text: str, folder: Path) -> str:
-    """Return a location in normal form: an absolute local path, or a URL without dots and double slashes.
+    """Return a location in normal form: an absolute local path without symbolic links, or a URL without dots and double
+    slashes.
 
     Args:
-        text: a path or URL.
-        folder: the folder that relative paths start at.
+        folder: folder that relative paths start at.
 
     Raises:
-        ConfigurationError: if there is no file system for the URL, or the URL is incomplete.
+        ConfigurationError: if the URL is incomplete, contains a password, or has a scheme that is known to be
+            unsuitable.
     """
     scheme, separator, remainder = text.partition("://")
     if not separator:
@@ -141,14 +142,12 @@ def check_locations(locations: Mapping[str, str]) -> None:
 
 def open_folders(store: str, data: Sequence[str], *, durable: bool) -> FileSystem:
     """Return the file system of a job's folders: `TwoFileSystems` if the store is on another one than the others.
+    Raises ConfigurationError if a file system can't be opened, see `open_file_system`.
 
     Args:
         store: location of the store, in normal form.
         data: locations of staging and output, on one file system.
-        durable: as for `open_file_system`.
-
-    Raises:
-        ConfigurationError: like `open_file_system`, for either file system.
+        durable: whether published files must survive a crash of the machines that store them.
     """
     store_path, paths = path_of(store), [path_of(location) for location in data]
     if _file_system_of(store) == _file_system_of(data[0]):
@@ -161,7 +160,6 @@ def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ())
     """Return the file system of a location in normal form. Writes to an object store are always durable.
 
     Args:
-        location: as `normal_location` returns it.
         durable: whether published files must survive a crash of the machines that store them.
         roots: the job's folders, as paths. A deletion below a root never reaches outside of the root.
 

@@ -248,10 +248,10 @@ class JobConfig(FlowSettings):
 
     @property
     def kept_snapshots(self) -> int:
-        """Return how many snapshots stay readable."""
+        """Number of snapshots that stay readable."""
         return self.readers.kept_snapshots or (RETAINED_SNAPSHOTS if self.task_flow().publish == "append" else 2)
 
     @property
     def tries_out(self) -> bool:
-        """Return whether the job is a preview, whose folders are deleted after the run."""
+        """Whether the job is a preview, whose folders are deleted after the run."""
         return any(sink.preview_records for sink in self.sink_sections().values())

@@ -24,11 +24,11 @@ class JobFolders:
 
     Args:
         config: the job's settings.
-        path: the job file.
+        path: job file.
         overrides: the `--set` options, for commands in messages.
         throwaway: whether the folders are deleted after one run.
-        tree: the content of the job file with overrides, without values of environment variables.
-        unset: the unset environment variable that a setting names, by the setting's dotted key.
+        tree: content of the job file with overrides, without values of environment variables.
+        unset: unset environment variable that a setting names, by the setting's dotted key.
     """
 
     config: JobConfig
@@ -63,8 +63,9 @@ class JobFolders:
         """Open the job's store for an action that may change it. Create a missing store if `create` is set.
 
         Raises:
-            ConfigurationError: if a fixed setting differs from the recorded one, an environment variable is not set, or
-                the sink is of type console, which stores nothing.
+            ConfigurationError: if there is no store and `create` is not set, a fixed setting differs from the recorded
+                one, an environment variable is not set, the source reads the job's folders, or the sink is of type
+                console, which stores nothing.
         """
         self.require_variables()
         if self.config.tries_out and not self.throwaway:
@@ -83,7 +84,7 @@ class JobFolders:
         """Raise ConfigurationError if a setting names an environment variable that is not set.
 
         Args:
-            *sections: the sections to check; all if none is given.
+            *sections: sections to check; all if none is given.
         """
         unset = {key: name for key, name in self.unset.items() if not sections or key.partition(".")[0] in sections}
         if unset:

@@ -36,7 +36,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     it.
 
     Args:
-        path: a YAML file.
         overrides: `section.key=value` texts that override the file; values are YAML. An override that sets another
             `type` replaces the whole section, whose other keys belong to the old type.
 
@@ -90,9 +89,9 @@ def parse_config(
     """Return the job that a tree of plain values describes. Relative paths are relative to the folder of `file`.
 
     Args:
-        tree: the settings, with overrides.
-        file: the job file, for positions in messages. It is read again if there is a problem.
-        overrides: the overrides in `tree`, for messages.
+        tree: settings, with overrides.
+        file: job file, for positions in messages. It is read again if there is a problem.
+        overrides: overrides in `tree`, for messages.
         needs_variables: whether an unset environment variable is a problem. If not, the setting keeps the reference
             `${NAME}`, so that commands that do not use the setting work.
 
@@ -133,7 +132,6 @@ def _validated(tree: Mapping[str, Any], file: Path) -> tuple[JobConfig | None, l
 
 
 def _unfit_places(config: JobConfig, locations: Mapping[str, str]) -> Iterator[Invalid]:
-    """Yield problems between the job's folders, its source and its sinks."""
     try:
         check_locations(locations)
         if not config.source.is_imported:
@@ -169,7 +167,6 @@ def _unset(keys: Key, name: str) -> Invalid:
 
 
 def _overlap(keys: Key, others: Key) -> bool:
-    """Return whether one of two settings contains the other, or both are the same."""
     shared = min(len(keys), len(others))
     return keys[:shared] == others[:shared]
 

@@ -1,7 +1,7 @@
 """Where a job file may contain secrets, and how they are hidden.
 
-One list serves all uses: `${file:PATH}` is allowed in these places, and neither records of runs nor printed commands
-show their values. Errors, logs and alerts show none of `secret_values`.
+`${file:PATH}` is allowed in the same places whose values neither records of runs nor printed commands show. Errors,
+logs and alerts hide `secret_values`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,6 @@ def _is_handed_on(key: str, tree: Any) -> bool:
 
 
 def _may_be_secret(text: str, shown: str) -> bool:
-    """Return whether a passed value reveals more than a word, a number, a path or a class."""
     return text not in shown and not _TELLS_NOTHING.fullmatch(text)
 
 

@@ -1,4 +1,4 @@
-"""YAML without duplicate keys. YAML's own reader silently takes the last of two equal keys."""
+"""YAML without duplicate keys, of which PyYAML silently takes the last."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def load_yaml(text: str) -> Any:
     """Return the content of a YAML text.
 
     Raises:
-        yaml.YAMLError: if the text is not YAML, or a mapping has a key twice, of which YAML's own reader takes the
-        last.
+        yaml.YAMLError: if the text is not YAML, or a mapping has a key twice.
     """
     try:
         return yaml.load(text, _Loader)

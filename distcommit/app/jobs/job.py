@@ -52,11 +52,8 @@ class Job(StoredJob):
     """A job that can be run and operated. Each method is a command of `distcommit`."""
 
     def run(self, observer: Observer | None = None) -> RunResult:
-        """Replay pending sequences, then ingest new records. Each dataset is committed when all of its work units are
+        """Replay pending sequences, then ingest new records. Each dataset is committed once all of its work units are
         read.
-
-        Args:
-            observer: receives the run's events.
 
         Raises:
             ConfigurationError: if the job can't run as configured; nothing was changed.
@@ -92,7 +89,6 @@ class Job(StoredJob):
         """Replay pending sequences and ingest nothing.
 
         Args:
-            observer: receives the run's events.
             dataset: URN of the only dataset to replay; empty for all. Other datasets stay as they were.
 
         Raises:
@@ -158,8 +154,8 @@ class Job(StoredJob):
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that is only
-        prepared at a target is rolled back; if the target is unavailable, the next run does that.
+        """Declare the sequence of a quarantined or half abandoned dataset done. Its unpublished records are lost. Data
+        that is only prepared at a target is rolled back; if the target is unavailable, the next run does that.
         """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
@@ -168,23 +164,29 @@ class Job(StoredJob):
             logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, prepared_steps)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
-        """Roll back the sequence of a quarantined dataset. The next run reads its records again or, with `restart`, the
-        whole dataset. Raises ConflictError if the dataset is not quarantined, or the sequence can't be rolled back.
+        """Roll back the sequence of a quarantined dataset, or finish an interrupted rollback. The next run reads its
+        records or, with `restart`, the whole dataset again. Raises ConflictError if neither applies, or the sequence
+        can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay every quarantined dataset, and read every stopped one."""
+        """Let the next run replay all quarantined datasets and read all stopped ones. The result names unreadable
+        buckets.
+        """
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Roll back the sequences of all quarantined datasets. See `app.admin.abandon_datasets`."""
+        """Roll back the sequences of the datasets that `release_plan` would change: interrupted rollbacks, and
+        quarantined datasets whose reason recommends it.
+        """
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
     def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """Return the effects of a release on one dataset, or on all that need it (`urn` None). Changes nothing.
+        """Return the effects of a release on one dataset, or with `urn` None on all that wait for an operator. Changes
+        nothing.
 
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.
@@ -202,13 +204,12 @@ class Job(StoredJob):
         """Set the positions of an idle dataset, forwards or backwards.
 
         Args:
-            urn: the dataset.
-            positions: the next position to read by partition; None deletes the watermark. Other partitions lose theirs.
+            positions: next position to read by partition, for each partition that has one; None deletes the watermark.
             new: whether no run has read the dataset yet.
 
         Raises:
-            ConfigurationError: if the store does not know the dataset, or the positions are invalid for it. Nothing was
-                written.
+            ConfigurationError: if the store does not know the dataset (with `new`: knows it), a position is invalid, or
+                a partition that has a position is missing. Nothing was written.
             ConflictError: if the dataset has an open sequence.
         """
         store = self._folders.opened()
@@ -218,14 +219,12 @@ class Job(StoredJob):
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
-        """Set the watermarks of datasets that have none, to the positions of another system. Can be repeated after a
-        crash.
+        """Set the watermarks of datasets that have none (with `overwrite`: of all), to the positions of another system
+        or job. Can be repeated after a crash.
 
         Args:
             file: a CSV file, an export of Gobblin's state store, or the job file of another job (`.yaml`).
             group: a Kafka consumer group, instead of a file.
-            overwrite: whether to replace existing watermarks.
-            dry_run: whether to write nothing.
 
         Raises:
             ConfigurationError: naming each invalid line. Nothing was written.
@@ -259,11 +258,13 @@ class Job(StoredJob):
                 a gap is a problem, and nothing is written.
             keep_watermarks: read no files, and keep the state of an outdated store. Records that were published since
                 are published again, unless an operator sets the watermarks first.
-            dry_run: only report.
 
         Raises:
-            ConfigurationError: if the job's records have no offsets, or the folders belong to another job.
-            ConflictError: if the store is not outdated, or a run is alive.
+            ConfigurationError: if the job's records have no offsets (without `keep_watermarks`), there is no store to
+                keep, or the folders belong to another job.
+            StaleStoreError: if the output is older than the store (without `keep_watermarks`).
+            ConflictError: if the store is neither outdated nor damaged.
+            LockHeldError: if a run is alive.
         """
         return rebuild_job(
             self._folders, username(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run

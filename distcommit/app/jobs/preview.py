@@ -34,7 +34,7 @@ class ShownTable(msgspec.Struct, frozen=True):
         kind: `data` for accepted records, `rejected` for rejected ones.
         records: number of all records, including those that are not in `rows`.
         columns: names of the columns that the shown records have.
-        rows: the first records, each with its values as text in the order of `columns`; null is empty.
+        rows: first records, each with its values as text in the order of `columns`; null is empty.
     """
 
     dataset: str
@@ -49,9 +49,9 @@ class PreviewResult(msgspec.Struct, frozen=True):
     """The result of a preview.
 
     Attributes:
-        run: the result of the run.
-        tables: one table for each dataset, branch and kind, up to a limit.
-        tables_omitted: number of tables beyond the limit.
+        run: result of the run.
+        tables: one table for each dataset, branch and kind, at most 20.
+        tables_omitted: number of further tables.
     """
 
     run: RunResult

@@ -49,6 +49,7 @@ _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
 
 class StoredJob:
     """A job whose stored state can be read. Rarely used modules are imported on demand, so that `status` starts fast.
+    Methods that read the store raise ConfigurationError if there is none.
 
     Args:
         config: the job's configuration.
@@ -88,7 +89,6 @@ class StoredJob:
         """Return the job of a YAML file.
 
         Args:
-            path: the job file.
             overrides: overrides of settings, each as `section.key=value`.
             session: a Spark session for runs; see the class.
             needs_variables: whether all environment variables that the file names must be set. If not, only methods
@@ -120,9 +120,6 @@ class StoredJob:
 
         Args:
             idle: whether to list idle datasets without read failures. Otherwise they are only counted.
-
-        Raises:
-            ConfigurationError: if there is no store.
         """
         store, clock = self.open_store(create=False), SystemClock()
         config, published_in = self.config, self._published_in
@@ -148,11 +145,7 @@ class StoredJob:
         """Return the datasets that match `query`.
 
         Args:
-            query: the filter, order and limit.
             lag: ask the source how far each dataset is behind; this machine must reach the source.
-
-        Raises:
-            ConfigurationError: if there is no store.
         """
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
@@ -167,8 +160,8 @@ class StoredJob:
         return result
 
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
-        """Return the open sequences with the state of each commit step. Raises ConfigurationError if there is no store,
-        or it does not know the dataset.
+        """Return the open sequences with the state of each commit step. Raises ConfigurationError if the store does not
+        know the dataset.
         """
         store = self.open_store(create=False)
         return read_steps(store, _step_context(self.config, store), dataset, most)
@@ -187,17 +180,15 @@ class StoredJob:
         return plan_replay(self.status(), self.steps(dataset), remaining)
 
     def verify_store(self) -> VerifyResult:
-        """Verify the logs against the rules, and the records of runs against the logs.
-
-        Raises:
-            ConfigurationError: if there is no store.
-        """
+        """Verify the logs against the rules, and the records of runs against the logs."""
         from distcommit.app.inspection.verify_store import verify_store  # noqa: PLC0415 - few ask for it
 
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
-        """Return the orphaned files that the next run would delete. Raises the errors of `replay_plan`."""
+        """Return the files that the next run would delete: orphaned, superseded and expired ones. Raises the errors of
+        `replay_plan`.
+        """
         from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps  # noqa: PLC0415
 
@@ -205,26 +196,19 @@ class StoredJob:
         return show_sweeps(store, Retention(retention.runs, retention.tables), self.config.kept_snapshots)
 
     def runs(self) -> RunsResult:
-        """Return the recorded runs.
-
-        Raises:
-            ConfigurationError: if there is no store.
-        """
+        """Return the recorded runs."""
         return read_runs(self.open_store(create=False), SystemClock())
 
     def recorded_run(self, epoch: int) -> RecordedRun:
-        """Return the records of one run. Raises ConfigurationError if there is no store, or no record of the run."""
+        """Return the records of one run. Raises ConfigurationError if the run has none."""
         return read_run(self.open_store(create=False), epoch, SystemClock())
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
-        """Return the report of a run.
+        """Return the report of a run. Raises ConfigurationError if the run has no record.
 
         Args:
             epoch: the run's epoch; None for the newest run.
             lag: ask the source how far each dataset is behind now; this machine must reach the source.
-
-        Raises:
-            ConfigurationError: if there is no store, or no record of the run.
         """
         from distcommit.app.inspection.report_data.run_report import add_job_status, make_report  # noqa: PLC0415 - few ask for it
 
@@ -237,10 +221,8 @@ class StoredJob:
         return add_job_status(report, store, self.status(idle=False), self.command("run"))
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-        """Return the records of the job log, or of a bucket's log, or those that concern a dataset.
-
-        Raises:
-            ConfigurationError: if there is no store, or no such bucket.
+        """Return the records of the job log, or of a bucket's log, or those that concern a dataset. Raises
+        ConfigurationError if there is no such bucket, or both are given.
         """
         from distcommit.app.inspection.read_log import read_log  # noqa: PLC0415 - few ask for it
 
@@ -248,13 +230,10 @@ class StoredJob:
 
     def audit(self, *, deep: bool = False) -> AuditResult:
         """Check that each offset below the watermarks is published exactly once, or at least once if the job is
-        configured so.
+        configured so. Raises ConfigurationError if a sink of the job can't report its commits.
 
         Args:
             deep: read every record instead of the files' metadata, and have targets count their visible rows.
-
-        Raises:
-            ConfigurationError: if there is no store, or a sink of the job can't report its commits.
         """
         from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.auditing.target_ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
@@ -277,7 +256,8 @@ class StoredJob:
             group: a Kafka consumer group, instead of a file.
 
         Raises:
-            ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
+            ConfigurationError: if a file is invalid, or outputs are to be compared and records have no offsets or a
+                sink can't report its commits.
         """
         from distcommit.app.auditing.target_ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare_outputs import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
@@ -305,7 +285,6 @@ def _step_context(config: JobConfig, store: JobStore) -> StepContext:
 
 
 def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
-    """Ask the source how far datasets are behind their watermarks."""
     folders.require_variables("source")
     requested = set(urns)
     states: dict[str, DatasetState] = {}

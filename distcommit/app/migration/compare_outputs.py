@@ -29,7 +29,7 @@ class CompareRow(msgspec.Struct, frozen=True):
         dataset: dataset URN.
         partition: partition of the source.
         position: our next position; None if we have none.
-        other_position: the next position of the other side; None if it has none.
+        other_position: next position of the other side; None if it has none.
         ahead: number of records by which ours is ahead (negative: behind); 0 if a position is missing or not an offset.
         positions_in_both: offsets that both sides have published.
         positions_only_here: offsets that only we have published.
@@ -57,7 +57,7 @@ class CompareResult(NotebookTable, msgspec.Struct):
         is_by_files: whether outputs are compared, not only positions.
         partitions: number of compared partitions.
         differing: number of partitions that differ.
-        rows: the compared partitions, by dataset URN.
+        rows: compared partitions, by dataset URN.
         unreadable: files and ledgers that could not be read, or unused entries of the positions, each with the reason.
     """
 
@@ -99,7 +99,8 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
     """Compare the published offsets of two jobs, by the footers of files and the ledgers of targets.
 
     Only offsets that both jobs have passed are compared. If the source was recreated, the newest incarnation that each
-    job has read is compared. If these incarnations differ, the partition counts as different.
+    job has read is compared. A partition counts as different if these incarnations differ, or only one job has an
+    offset in it.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = stored_states(store), stored_states(other)
@@ -142,7 +143,6 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
 def _published(
     store: JobStore, flow: TaskFlow, states: dict[str, DatasetState], unreadable: list[str]
 ) -> dict[str, OffsetSets]:
-    """Return the published input offsets by dataset, from live files, replacements and ledgers."""
     published: dict[str, OffsetSets] = {}
     with open_ledgers(flow, store) as ledgers:
         unreadable += ledgers.unreadable

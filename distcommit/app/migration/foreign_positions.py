@@ -1,7 +1,6 @@
 """Read the positions of another system: from a CSV file, an export of Gobblin's state store, or a Kafka consumer group.
 
-A position is the next record to read in a partition of a dataset. If an entry is invalid, the error names its line, and
-no entry is used.
+A position is the next record to read in a partition of a dataset.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ class ForeignPositions:
 
     Attributes:
         origin: description of the other system or file, for messages.
-        datasets: the next position to read, by dataset URN and partition.
+        datasets: next position to read, by dataset URN and partition.
         skipped: unused entries with the reason.
-        incarnations: the incarnation of the source (such as a topic id) that the positions refer to, by dataset, if
-            known.
+        incarnations: incarnation of the source (such as a topic id) that the positions refer to, by dataset, if known.
         source_facts: identity of the source, as the other job's store recorded it.
         lines: line numbers in the file that have the positions of a dataset.
     """
@@ -50,10 +48,11 @@ class ForeignPositions:
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
     """Read positions from a file or a Kafka consumer group.
 
-    In a `.csv` file, positions that are not offsets are JSON. A `.json` file is an export from Gobblin.
+    In a `.csv` file, positions that are not offsets are JSON. Any other file is an export from Gobblin.
 
     Raises:
-        ConfigurationError: naming each invalid line or task; or if no position is for this job.
+        ConfigurationError: naming each invalid line or task; or if no position is for this job, or not exactly one of
+            `file` and `group` is given.
         SourceError: if Kafka does not respond.
     """
     if (file is None) == (group is None):
@@ -148,12 +147,11 @@ def _offset(text: str) -> int:
 
 
 def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
-    """Read the output of `gobblin cli job-state-store --read-job-state --keepConfig` (Gobblin's
-    JobStateToJsonConverter).
+    """Read the output of `gobblin cli job-state-store --read-job-state --keepConfig`.
 
-    A position is where Gobblin's KafkaSource would continue: `workunit.state.actual.high.water.mark` of a task, which
-    Gobblin's KafkaExtractor sets to the offset after the last record, or else the low watermark of its work unit. If
-    several job states have a partition, the newest job state applies.
+    A position is where Gobblin's KafkaSource would continue: `workunit.state.actual.high.water.mark` of a task (the
+    offset after the last record), or else the low watermark of its work unit. If several job states have a partition,
+    the newest job state applies.
     """
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))

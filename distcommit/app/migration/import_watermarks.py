@@ -41,7 +41,7 @@ class ImportResult(msgspec.Struct):
         origin: description of the origin of the positions.
         dry_run: whether nothing was changed.
         datasets_set: number of datasets whose watermark was set, or would be.
-        rows: the imported datasets, by URN.
+        rows: imported datasets, by URN.
         skipped: positions that belong to no dataset of this job, or are invalid.
     """
 
@@ -61,17 +61,11 @@ def import_watermarks(
     overwrite: bool,
     dry_run: bool,
 ) -> ImportResult:
-    """Set the watermarks of datasets that have none, all datasets of a bucket in one log record.
-
-    The command can be repeated after a crash, because existing watermarks stay.
+    """Set the watermarks of datasets that have none (with `overwrite`: of all), all datasets of a bucket in one log
+    record. Can be repeated after a crash.
 
     Args:
         store: the job's store; None in a dry run before the store exists.
-        source: the job's source.
-        foreign_positions: the positions to set.
-        user: name of the operator, for the logs.
-        overwrite: whether to replace existing watermarks.
-        dry_run: whether to write nothing.
 
     Raises:
         ConfigurationError: if positions are invalid, or omit partitions that have one. Nothing was written.

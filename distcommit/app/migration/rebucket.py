@@ -28,7 +28,7 @@ class RebucketResult(msgspec.Struct, frozen=True):
         datasets: number of datasets in the new logs.
         is_resumed: whether the command finished a move that an interrupted command had begun.
         old_logs: absolute path of the old logs, which are no longer read; empty if nothing had to be changed.
-        job_file: the change that the operator must make in the job file; empty if it already fits.
+        job_file: change that the operator must make in the job file; empty if it already fits.
         settings: new values of the changed fixed settings, by key.
     """
 
@@ -52,9 +52,8 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
     them. Renamed datasets continue at their positions.
 
     Args:
-        folders: the job's folders and its configuration with the new settings.
-        buckets: the new number of buckets; None to keep it. Afterwards the job file must have this number, or none.
-        observer: receives the events of the move.
+        folders: the job, with the new settings.
+        buckets: new number of buckets; None to keep it. Afterwards the job file must have this number, or none.
 
     Raises:
         ConflictError: if a dataset is not idle, another move is in progress, or a stopped dataset would be renamed.

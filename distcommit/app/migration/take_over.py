@@ -1,7 +1,7 @@
 """Take over the watermarks of another job, for a job that continues it in other folders and datasets.
 
 While the watermarks are read, the other job's lock is held and all of its logs are fenced. So no paused run of the
-other job can publish records above these watermarks later.
+other job can publish records above them later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMED = 20
 
 @contextmanager
 def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
-    """Fence all runs of a store, also runs in progress, until the block ends. All datasets must be idle.
+    """Hold the job lock of a store and fence its older runs until the block ends. All datasets must be idle.
 
     Raises:
         ConflictError: if a dataset is not idle.
@@ -76,10 +76,8 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
     """Return the watermarks of another job, by the datasets that `config` has for the same partitions.
 
     Args:
-        config: the job that continues.
-        other: the job that stopped, with its datasets named as in its store (`names_of`). Settings recorded in its
-            store override its file.
-        store: the store of `other`.
+        other: job that stopped, with its datasets named as in its store (`names_of`). Settings recorded in its store
+            override its file.
 
     Raises:
         ConfigurationError: if positions of the other source have no meaning in this job's source.
@@ -107,9 +105,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
 
 
 def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> None:
-    """Require that both jobs have the same type of watermark. `other_type`: the type that the other store has
-    recorded.
-    """
+    """Require that this job's type of watermark is the one that the other store has recorded, `other_type`."""
     pin = config.source.fixed_settings().get(WATERMARK_PIN)
     own_type = pin.value if pin is not None else ""
     if other_type != own_type:
@@ -123,7 +119,7 @@ def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> N
 
 
 def _require_same_meaning(source: Source, other_source: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
-    """Require that settings which change the meaning of positions are equal. `recorded`: those in the other job's
+    """Require that settings which change the meaning of positions are equal to those `recorded` in the other job's
     store.
     """
     other_settings = {

@@ -37,10 +37,9 @@ def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:
-    """Return the files of a branch of the dataset that epochs up to `done_epoch` published and did not supersede, by
-    name.
+    """Return the live files of a dataset's branch at `done_epoch`, by name.
 
-    Tombstones are read first, since they are deleted after the files that they name. Files are deleted once no retained
+    Tombstones are read first, because they are deleted after the files that they name. Files are deleted once no kept
     snapshot shows them, so the caller must verify afterwards that the snapshot still exists.
 
     Raises:

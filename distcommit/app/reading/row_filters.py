@@ -29,8 +29,8 @@ class RowFilter:
 
     Attributes:
         column: name of the column.
-        compared: the operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
-        value: the JSON value; a list of values for `in` and `not in`.
+        compared: operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
+        value: JSON value; a list of values for `in` and `not in`.
     """
 
     column: str
@@ -39,7 +39,6 @@ class RowFilter:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values to compare with."""
         return self.value if self.compared in _AMONG else (self.value,)
 
     def expression(self, kind: pa.DataType) -> pc.Expression:
@@ -66,7 +65,6 @@ class RowFilters:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that the filters use."""
         return frozenset(row_filter.column for row_filter in self.all_of)
 
     def expression(self, schema: pa.Schema) -> pc.Expression | None:

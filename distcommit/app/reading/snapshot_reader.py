@@ -50,13 +50,14 @@ class Snapshot:
     """The datasets of one snapshot: exactly the records that were committed up to it.
 
     The content of a snapshot never changes. Its files are deleted only after the snapshot has expired, so that a late
-    reader gets `SnapshotExpiredError` and never a part.
+    reader gets `SnapshotExpiredError` and never a part. Methods with the parameter `dataset` read all datasets by
+    default, and raise ConfigurationError if the snapshot does not have the dataset.
 
     Attributes:
-        epoch, phase: the run that created the snapshot, at its start (1) or end (2).
+        epoch, phase: run that created the snapshot, at its start (1) or end (2).
         time_ms: time of creation, in milliseconds since 1970.
         datasets: done epoch and watermark by dataset.
-        branch: the branch that is read.
+        branch: branch that is read.
         exactly_once: False if runs delivered at least once. Then records may be duplicated, and failed work units may
             have left some of their files.
     """
@@ -85,21 +86,19 @@ class Snapshot:
         return self._place
 
     def files(self, dataset: str | None = None) -> list[str]:
-        """Return paths or URLs of the live files of a dataset, or of all datasets, sorted.
-
-        Raises:
-            SnapshotExpiredError: if the snapshot has expired.
-        """
+        """Return paths or URLs of the live files, sorted. Raises SnapshotExpiredError if the snapshot has expired."""
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the paths or URLs of `files` by dataset. Raises SnapshotExpiredError if the snapshot has expired."""
+        """Return the paths or URLs of the live files by dataset. Raises SnapshotExpiredError if the snapshot has
+        expired.
+        """
         scheme_and_host = self._place.removesuffix(path_of(self._place))
         return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the live files by dataset, as paths on the store's file system. Raises SnapshotExpiredError if the
-        snapshot has expired.
+        """Return the live files by dataset, as paths on `file_system`. Raises SnapshotExpiredError if the snapshot has
+        expired.
         """
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
@@ -136,8 +135,8 @@ class Snapshot:
         return self.to_arrow(dataset).to_pandas()
 
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:
-        """Return a pyarrow dataset. It reads local Parquet files lazily, and then raises FileNotFoundError if the
-        snapshot has expired meanwhile. Other files are read into memory at once.
+        """Return a pyarrow dataset. If all files are local Parquet files, it reads them lazily, and raises
+        FileNotFoundError if the snapshot has expired meanwhile. Otherwise all records are read into memory at once.
         """
         import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along
 
@@ -159,7 +158,9 @@ class Snapshot:
         return (connection or duckdb.connect()).from_arrow(self.to_pyarrow_dataset(dataset))
 
     def to_spark(self, spark: SparkSession, dataset: str | None = None) -> DataFrame:
-        """Return a Spark frame. Spark reads Parquet and ORC; this process reads files of other formats."""
+        """Return a Spark frame. If all files are Parquet, or all are ORC, Spark reads them. Otherwise this process
+        reads all records into memory.
+        """
         files = self.files(dataset)
         endings = {file[file.rindex(".") :] for file in files}
         form = _BY_SPARK.get(endings.pop()) if len(endings) == 1 else None
@@ -196,10 +197,9 @@ def read(
     """Return a job's records at one snapshot.
 
     Args:
-        job: the job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
+        job: job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
         datasets: names of the datasets; default: all that had published records by then.
         branch: the branch, for a job with a fork; `errors` or `errors/BRANCH` for rejected records.
-        as_of: see `AsOf`.
 
     Raises:
         ConfigurationError: if the store, dataset, branch or run does not exist, the branch has no files, or the job has

@@ -3,10 +3,9 @@
 `load` chooses a snapshot (the newest, or the one that `as_of` selects), and lists its files once. Each later action on
 the frame reads these files, or fails if they are deleted. Executors read them with this package.
 
-Options of `load` select columns and records, not the query. Spark does not pass the columns of a query to a Python data
-source. Its `pushFilters` returns wrong rows on Spark 4.3, since Spark keeps one plan for each loaded frame: a filter of
-one query would also apply to the next query, and to both halves of a union
-(`tests/integration/test_spark_push_down.py` reproduces it).
+Options of `load` select columns and records, not the query: Spark does not pass the columns of a query to a Python data
+source. Its `pushFilters` returns wrong rows on Spark 4.3, because Spark keeps one plan for each loaded frame, so that a
+filter of one query also applies to the next one (`tests/integration/test_spark_push_down.py` reproduces it).
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ class DistcommitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `spark.read.format`."""
         return FORMAT
 
     def schema(self) -> StructType:
@@ -219,7 +217,6 @@ def _columns(options: Mapping[str, str]) -> list[str] | None:
 
 
 def _names(text: str) -> list[str] | None:
-    """Return the names in a JSON list; None if the text is not such a list."""
     try:
         result = json.loads(text)
     except (ValueError, RecursionError):

@@ -36,13 +36,13 @@ class Alert(msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         trigger: condition that caused the alert: `failed runs`, `quarantine` or `records lost`.
-        text: the finding in one line.
+        text: finding in one line.
         epoch: epoch of the run; 0 if it had none.
         run_id: id of the run; empty if it had no epoch.
         status: status of the run, as in `distcommit runs`.
         reason: why the run has its status; empty if the status explains itself.
         failed_in_a_row: number of newest runs that failed without a success between them.
-        quarantined: the first datasets that the run quarantined.
+        quarantined: first datasets that the run quarantined.
         quarantined_count: number of all datasets that the run quarantined.
         host: host name of the driver.
         store: path or URL of the store of the job.
@@ -50,7 +50,7 @@ class Alert(msgspec.Struct, frozen=True):
         id: id of the problem, as in `distcommit status`.
         severity: severity of the problem.
         title: name of the kind of problem, in at most eight words.
-        impact: the effect on the job and its readers.
+        impact: effect on the job and its readers.
         action: the remedy.
     """
 
@@ -149,7 +149,7 @@ def _run(hook: CommandHook, data: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Treats a redirect as the answer, so that the alert is not sent to another server."""
+    """A handler that does not follow redirects, so that the alert is not sent to another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str

@@ -20,7 +20,7 @@ class CancelResult(msgspec.Struct, frozen=True):
 
     Attributes:
         job: name of the job.
-        runs: the cancelled runs with their present status.
+        runs: cancelled runs with their present status.
         ended: whether no run of the job is alive.
         pending: whether a live run could not be cancelled, because it has no epoch yet.
     """
@@ -38,17 +38,10 @@ def cancel_runs(
 
     A run checks for the request every second. Then it interrupts its tasks, and seals and publishes nothing more. The
     next run replays its sealed sequences. A run that died counts as ended once its lease has expired. A run whose lease
-    is overdue loses its lock at once.
+    is overdue loses its lock at once. Raises DistcommitError if the store can't be written.
 
     Args:
-        store: the job's store.
-        user: name of the operator, for the run's record.
-        clock: the clock for waiting.
-        wait_s: maximum seconds to wait.
         on_request: called with the epoch of each run that gets a request.
-
-    Raises:
-        DistcommitError: if the store can't be written.
     """
     begun_s, requested = clock.monotonic_s(), dict[int, RunRow]()
     while True:

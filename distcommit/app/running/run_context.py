@@ -47,7 +47,7 @@ class RunContext(NamedTuple):
         launch: starts the run's Spark tasks.
         settings: the run's settings, with its epoch.
         observer: receives the run's events.
-        spark: the Spark session.
+        spark: Spark session.
     """
 
     launch: Launch
@@ -60,14 +60,11 @@ class RunContext(NamedTuple):
 def open_run(
     folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
-    """Open the store, acquire the job lock, start Spark if there is no session, and fence the job log with a new epoch.
+    """Open or create the store, acquire the job lock, start Spark if there is no session, and fence the job log with a
+    new epoch. When the block ends, alerts are sent.
 
     Args:
-        folders: the job's configuration and folders.
         session: a Spark session to use; None to use the process's active session or to start one.
-        command: name of the command, for the run's record.
-        user: name of the operator, for the run's record.
-        observer: receives the run's events.
 
     Raises:
         ConfigurationError, ConflictError, LockHeldError, FencedError: before the run has any effect.

@@ -25,8 +25,7 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
     """Return the facts for the record of a run's beginning.
 
     Args:
-        folders: the job's configuration and folders.
-        tree: the content of the job file before variables are substituted.
+        tree: content of the job file before variables are substituted.
     """
     config = folders.config
     return RunFacts(
@@ -44,7 +43,7 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
 
 def _digest(tree: Mapping[str, Any], job: str) -> str:
     """Return a digest of the settings, with secrets and values of environment variables. It is slow to compute, so that
-    nobody can find a password by trial.
+    a password cannot be found by trial.
     """
     settings = repr(with_variables(tree)).encode()
     return hashlib.pbkdf2_hmac("sha256", settings, job.encode(), _ITERATIONS).hex()

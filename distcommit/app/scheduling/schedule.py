@@ -1,7 +1,7 @@
 """The schedule of all jobs as one pure value: timetables, due jobs and runs in progress.
 
-A firing of a timetable makes a job *due*, and it stays due until its run starts. There is no queue: each run reads
-everything that is new, so one run makes up for any number of firings.
+A firing makes a job *due* until its run starts. There is no queue: each run reads everything that is new, so one run
+makes up for any number of firings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STUCK_MS = 120_000
 DEFAULT_FRESH_MS = 600_000
 """Freshness target in milliseconds of a job without one. It weights the order of due jobs."""
 HELD_WAIT_MS = 10_000
-"""Milliseconds until the next try, if another run holds the job lock."""
+"""Milliseconds until the next try, if an ordered run did not begin."""
 
 
 class Missed(StrEnum):
@@ -39,9 +39,9 @@ class Plan:
 
     Attributes:
         timetable: the firings.
-        missed: the policy for missed firings.
-        cancel_after_ms: the time limit of a run; 0 for none.
-        fresh_ms: the smallest freshness target, which weights the job's waiting time.
+        missed: policy for missed firings.
+        cancel_after_ms: time limit of a run; 0 for none.
+        fresh_ms: smallest freshness target, which weights the job's waiting time.
         notify_ms: additional time that a finished run may take to send notifications before it is stuck.
     """
 
@@ -57,16 +57,16 @@ class Entry:
     """The state of one job in the schedule. Times are by the steady clock, except `fires`.
 
     Attributes:
-        plan: the schedule settings.
+        plan: schedule settings.
         fires: time of the next firing, by the timetable's clock.
-        due_ms: time since which the job is due.
-        began_ms: time at which the current run began.
+        due_ms: time since which the job is due; None if it is not.
+        began_ms: time at which the current run began; None without one.
         passed: number of firings since the current run began.
         not_before_ms: earliest time of the next try.
         is_triggered: whether an operator has requested a run.
         is_paused: whether scheduled runs are suspended.
         leaves: whether the job was removed during its current run.
-        end_requested_ms: time at which the current run was requested to end.
+        end_requested_ms: time at which the current run was requested to end; None if it was not.
         is_unresponsive: whether the job's storage does not respond, so that no run starts.
     """
 
@@ -109,9 +109,9 @@ class Schedule:
     """All jobs by name. Methods that change the schedule return a new one.
 
     Attributes:
-        at_once: the maximum number of concurrent runs.
+        at_once: maximum number of concurrent runs.
         entries: the jobs.
-        seen_ms: the last known time of the wall clock.
+        seen_ms: last known time of the wall clock.
     """
 
     at_once: int
@@ -159,7 +159,6 @@ class Schedule:
         return self._with(name, entry if entry.leaves else replace(entry, is_triggered=True, due_ms=due_ms))
 
     def record_begin(self, name: str, moment: Moment) -> Schedule:
-        """Record the start of a run."""
         entry = self.entries[name]
         return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
@@ -174,13 +173,11 @@ class Schedule:
         )
 
     def record_end_request(self, name: str, moment: Moment) -> Schedule:
-        """Record that the run was requested to end."""
         return self._with(name, replace(self.entries[name], end_requested_ms=moment.steady_ms))
 
     def ended(self, name: str, moment: Moment, *, was_held: bool = False) -> Schedule:
-        """Record the end of a run.
-
-        `was_held`: the run could not start because another run holds the job lock, so its firing was missed.
+        """Record the end of a run. `was_held`: the run did not begin, because another run holds the job lock or the job
+        was paused. Then its firing counts as missed, and the next try is `HELD_WAIT_MS` later.
         """
         entry = replace(self.entries[name], began_ms=None)
         if entry.leaves:
@@ -234,7 +231,6 @@ def _advanced(entry: Entry, moment: Moment, *, set_back: bool) -> Entry:
 
 
 def _ends_ms(entry: Entry) -> int | None:
-    """Return the time at which the run exceeds its time limit."""
     if entry.began_ms is None or not entry.plan.cancel_after_ms or entry.is_unresponsive:
         return None
     return entry.began_ms + entry.plan.cancel_after_ms

@@ -46,7 +46,8 @@ class Timetable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A firing at a fixed interval by the steady clock, the first one at once.
+    """Firings at a fixed interval by the steady clock. The first one is at once if the job has never run, otherwise one
+    interval after the start of its last run.
 
     Attributes:
         every_ms: interval in milliseconds.

@@ -39,7 +39,7 @@ def read_job_files(folder: Path, overrides: Sequence[str], current_files: Mappin
     Args:
         folder: folder of the job files. Subfolders, and names that begin with a dot, are skipped.
         overrides: settings that override those of each file.
-        current_files: the result of the last call.
+        current_files: result of the last call.
 
     Raises:
         ConfigurationError: if the folder can't be read.
@@ -87,7 +87,6 @@ def _read(path: Path, overrides: Sequence[str], file: JobFile | None) -> JobFile
 
 
 def _plan(job: Job) -> Plan:
-    """Return the job's schedule. Raises ConfigurationError if the job can't be served."""
     config = job.config
     if config.schedule is None:
         raise ConfigurationError(

@@ -1,8 +1,7 @@
 """A run in a process of its own, for a job that cannot use the Spark session of the service.
 
 The process receives the job on its stdin, because `ps` shows command lines. It sends pickled messages on its stdout:
-log records, the run's events, and at the end the result or the error. It dies with the service, because its stdin then
-ends.
+log records, the run's events, and the result or the error. If the service dies, its stdin ends, and it ends too.
 """
 
 from __future__ import annotations
@@ -45,8 +44,6 @@ def run_in_process(job: Job, observer: Observer, environment: Mapping[str, str])
 
     Args:
         job: the job, read from a file.
-        observer: receives the run's events.
-        environment: environment variables of the process.
 
     Raises:
         DistcommitError: the error that ended the run.
@@ -102,7 +99,9 @@ def run_in_process(job: Job, observer: Observer, environment: Mapping[str, str])
 
 
 class _StartLimit:
-    """Ends a process whose run does not begin in time: by SIGTERM, and by SIGKILL if that does not end it."""
+    """A time limit for the begin of a run. When it expires, the process gets SIGTERM, and SIGKILL if that does not end
+    it.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], limit_s: float) -> None:
         self._process, self.has_expired = process, False
@@ -147,7 +146,6 @@ class _Messages:
 
 
 def _log(fields: dict[str, Any]) -> None:
-    """Log a record of the process as one of this thread."""
     record = logging.makeLogRecord(fields | {"threadName": threading.current_thread().name})
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
@@ -155,7 +153,7 @@ def _log(fields: dict[str, Any]) -> None:
 
 
 class _Sender(logging.Handler):
-    """Sends the log records and events of a run as messages."""
+    """A log handler and observer that sends log records and events of a run as messages."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__()

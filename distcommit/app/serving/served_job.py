@@ -55,7 +55,7 @@ class ScheduleCheck:
 
     Attributes:
         name: name of the job file.
-        requests: the open requests; none if they could not be read.
+        requests: open requests; none if they could not be read.
         began_ms: start of the newest recorded run when the store was first read, in milliseconds since 1970; None
             before the first run.
         problem: why the requests could not be read; empty if they were.
@@ -97,7 +97,7 @@ class Restarted:
 
     Attributes:
         name: name of the job file.
-        reason: the error that ended the thread.
+        reason: error that ended the thread.
     """
 
     name: str
@@ -175,9 +175,9 @@ class ServedJob:
         self._orders.put(_Leave())
 
     def end_run(self, user: str, at_ms: int) -> None:
-        """Cancel the current run, as `distcommit cancel` does, without waiting for the storage.
-
-        A run without an epoch can't be cancelled yet, so the caller repeats the call.
+        """Cancel the current run, as `distcommit cancel` does, without waiting for the storage. The caller repeats the
+        call until the run ends, because a run without an epoch can't be cancelled yet, and a failed request is only
+        logged.
         """
         threading.Thread(target=self._end_run, args=(user, at_ms), name=f"end {self.name}", daemon=True).start()
 
@@ -272,14 +272,12 @@ class ServedJob:
         return Outcome.INCOMPLETE, f"{text}; {reason or 'not all could be committed: the next run replays it'}"
 
     def observe(self, event: Event) -> None:
-        """Receive an event of the run."""
         if isinstance(event, RunBegan):
             self._epoch = event.epoch
             self._inbox.put(RunBegun(self.name, event.epoch))
             self._remove_trigger()
 
     def _remove_trigger(self) -> None:
-        """Remove the operator's trigger from the store, because the run that it requested has begun."""
         if self._store is not None and self._wanted:
             try:
                 delete_triggers(*self._store, self._wanted)

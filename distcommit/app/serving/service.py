@@ -51,9 +51,7 @@ _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
 _SILENT_POLLS = 12
-"""Number of polls without an answer after which a job's storage is reported as unresponsive. The job does not run until
-the storage answers.
-"""
+"""Number of polls without an answer after which a job's storage is reported as unresponsive."""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 _OF_SPARK_SUBMIT = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """Environment variables by which a process uses the JVM of spark-submit."""
@@ -74,17 +72,14 @@ def serve(
     Args:
         folder: folder of the job files; it is polled.
         overrides: settings that override those of each job file.
-        report: called with each event.
-        user: name for the records of runs.
-        at_once: maximum number of concurrent runs.
         poll_s: seconds between polls of the folder, and of each job's store.
         metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
-        ConfigurationError: if a job file can't be served. No job has run.
+        ConfigurationError: if a job file can't be served, or metrics can't. No job has run.
         ConfigurationError, TransientError: if Spark does not start, and all jobs have the same Spark settings.
         ProcessLostError: if the Spark session has ended, or a cancelled run hangs. The next run replays sealed commits.
-        KeyboardInterrupt: after a signal, once all runs have ended.
+        KeyboardInterrupt: after a signal, once all runs have ended, or after a minute.
     """
     from distcommit.spark.session import is_alive, stop_session  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -114,8 +109,8 @@ def serve(
 def _open_shared(settings: Sequence[SparkSettings], name: str) -> tuple[SparkSettings, SparkSession | None]:
     """Open the session of the Spark settings that most jobs have; of equally frequent ones, local ones come first.
 
-    Runs of several jobs get equal shares of the session's slots. Return None if the settings are for Spark Connect, or
-    the session can't be opened, but some jobs have other settings. Then each run has a process of its own.
+    Runs of several jobs get equal shares of the session's slots. If the settings are for Spark Connect, or jobs have
+    several settings and the session can't be opened, return None. Then each run has a process of its own.
     """
     from distcommit.spark.session import open_session  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -163,9 +158,11 @@ class Service:
     Args:
         read: returns the folder's job files, given the last result.
         launch: runs a job once.
-        report, user: as in `serve`.
-        lives: whether the launcher still works.
-        at_once, poll_s: as in `serve`.
+        report: called with each event.
+        user: name for the records of runs.
+        lives: whether the launcher still works; asked after a failed run.
+        at_once: maximum number of concurrent runs.
+        poll_s: seconds between polls of the folder, and of each job's store.
         clock: the time.
     """
 
@@ -192,8 +189,8 @@ class Service:
         self._next_poll_s = self._clock.monotonic_s()
 
     def go(self) -> None:
-        """Serve until a signal or the loss of Spark ends the service. Raises KeyboardInterrupt or ProcessLostError, see
-        `serve`.
+        """Serve until a signal or the loss of Spark, then cancel all runs and wait up to a minute for their ends.
+        Raises KeyboardInterrupt or ProcessLostError, see `serve`.
         """
         try:
             while True:
@@ -209,7 +206,6 @@ class Service:
         self._told(ServiceEvent(self._clock.now_ms(), job, event, text, epoch))
 
     def _step(self) -> None:
-        """Do what is due, then wait for the next firing or message."""
         if self._clock.monotonic_s() >= self._next_poll_s:
             self._look_at_folder()
             self._next_poll_s = self._clock.monotonic_s() + self._poll_s
@@ -259,7 +255,6 @@ class Service:
                 )
 
     def _hear(self, wait_s: float) -> None:
-        """Wait for the first message, then process all messages."""
         try:
             message = self._inbox.get(timeout=max(0.0, wait_s))
             while True:
@@ -377,7 +372,6 @@ class Service:
             self._silent.discard(name)
 
     def _end_all(self, cause: str) -> None:
-        """Cancel all runs and wait for their ends, with a time limit."""
         self._report("", "ends", f"ended by {cause}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:

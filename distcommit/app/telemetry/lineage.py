@@ -36,7 +36,7 @@ class Name(NamedTuple):
     """A dataset's identity in OpenLineage.
 
     Attributes:
-        namespace: the location of the source or target, as OpenLineage's naming rules form it.
+        namespace: location of the source or target, as OpenLineage's naming rules form it.
         name: the dataset's name in that namespace.
     """
 
@@ -84,7 +84,7 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
 
 
 class Lineage:
-    """Sends an event when a run begins, and one after it has ended.
+    """Observer that sends an event when a run begins, and one after it has ended.
 
     Args:
         store: the job's store.
@@ -164,7 +164,6 @@ class Lineage:
         )
 
     def _rows(self, run_id: str) -> list[TableRow]:
-        """Return the published datasets that the run has recorded, at most `MOST_DATASETS`."""
         published: dict[str, TableRow] = {}
         try:
             for rows in read_run_table(self._store.fs, self._store.roots.store, run_id):

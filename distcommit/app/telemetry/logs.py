@@ -17,7 +17,7 @@ _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"messag
 
 
 class _Level:
-    """Keeps a logger at level INFO while at least one run needs it."""
+    """The level of a logger, which is at most INFO while at least one run needs it."""
 
     def __init__(self) -> None:
         self._lock, self._runs, self._before = threading.Lock(), 0, logging.NOTSET
@@ -42,7 +42,9 @@ _LEVEL = _Level()
 
 
 class JsonLog(logging.Handler):
-    """Appends log records of level INFO and above, and the run's events, to a file."""
+    """Observer and log handler that appends the run's events, except its progress, and log records of level INFO and
+    above to a file. Raises ConfigurationError if the file can't be opened.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.INFO)

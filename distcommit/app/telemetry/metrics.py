@@ -64,7 +64,7 @@ class Metrics:
     """The metrics of one process.
 
     Args:
-        registry: the Prometheus registry.
+        registry: Prometheus registry.
         totals: whether to add counters over all runs.
 
     Raises:
@@ -125,7 +125,6 @@ class Metrics:
         )
 
     def observer(self) -> RunMetrics:
-        """Return an observer for one run."""
         return RunMetrics(self)
 
     def own_name(self, sink: tuple[str, ...], name: str) -> str:

@@ -1,7 +1,6 @@
 """A run as an OpenTelemetry trace: the driver's phases, their tasks, and the reads and commits of each task.
 
-The trace is created after the run, from its events and from times that its tasks recorded in the store. Executors do
-not need OpenTelemetry.
+The trace is created after the run, from its events and from times in the store. Executors do not need OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -127,7 +126,6 @@ class Traces:
         provider.shutdown()
 
     def _task_timelines(self, began: RunBegan) -> Sequence[TaskTimeline]:
-        """Return the recorded times of the busiest tasks."""
         attempts: list[Attempt] = []
         tasks: list[TaskRows] = []
         try:
@@ -144,8 +142,6 @@ def _longest(timeline: TaskTimeline, most: int) -> Iterable[tuple[str, int, int]
 
 
 class _Sdk:
-    """The classes of OpenTelemetry's SDK."""
-
     def __init__(self) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra

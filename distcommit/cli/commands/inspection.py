@@ -76,7 +76,6 @@ def datasets(
 
 
 def _rejected(job: StoredJob) -> RenderableType | None:
-    """Return the rejected records of the newest run that rejected any; None if there is none."""
     rejected = newest_rejected(job.open_store(create=False), SystemClock())
     return rejected_view(rejected, f"{job.command('dataset reprocess')} --all") if rejected is not None else None
 

@@ -1,4 +1,4 @@
-"""What a run, `recover` and `dataset release` would do: the results of their dry runs as tables."""
+"""The dry runs of a run, of `recover` and of `dataset release`, as tables."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[s
     """Return how a source or a converter changes the columns; empty for other constructs.
 
     Args:
-        part: the construct.
-        before: the columns of its input; None if unknown.
+        before: columns of its input; None if unknown.
     """
     if part.kind not in ("source", "converter"):
         return []

@@ -22,7 +22,6 @@ _GAP = 3
 
 
 def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
-    """Show a run, or a preview."""
     return run_view(result) if isinstance(result, RunResult) else preview_view(result)
 
 

@@ -50,7 +50,7 @@ _SHOWN = 300
 
 
 def run_view(result: RunResult) -> RenderableType:
-    """Show what a run did, and why datasets failed."""
+    """Show the result of a run, and the reasons of failed datasets."""
     totals = result.totals
     if result.error:
         verdict = bad_verdict("failed", escape(result.error))
@@ -96,11 +96,8 @@ def _facts_and_details(result: RunResult) -> tuple[RenderableType | None, ...]:
 
 
 def reprocess_view(result: RunResult, command: str) -> RenderableType:
-    """Show what `dataset reprocess` did, and what happens next to the records.
-
-    Args:
-        result: the result of its run.
-        command: command that processes the remaining rejected records again.
+    """Show the result of `dataset reprocess`, and how its records continue. `command` processes the remaining rejected
+    records again.
     """
     totals = result.totals
     if not result.succeeded or not result.decided:
@@ -121,7 +118,6 @@ def _rejected_again(totals: RunCounts, command: str) -> RenderableType | None:
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
-    """Show what `recover` did."""
     totals = result.totals
     if not result.succeeded:
         verdict = bad_verdict("incomplete", "the next run retries what is still pending")
@@ -138,7 +134,6 @@ def recover_view(result: RecoverResult) -> RenderableType:
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
-    """Show what `store rebucket` did."""
     if result.epoch:
         resumed = "; this finished an interrupted command" if result.is_resumed else ""
         verdict = good_verdict("rebucketed", f"the job can run again{resumed}")
@@ -229,7 +224,7 @@ def compare_view(result: CompareResult) -> RenderableType:
 
 
 def rebuild_view(result: RebuildResult) -> RenderableType:
-    """Show what a rebuild did, or the problems that prevent it."""
+    """Show the changes of a rebuild, or the problems that prevent it."""
     if result.problems:
         verdict = bad_verdict(
             "not rebuilt", "nothing was written; repair or remove what is listed, or use --accept-gaps"
@@ -261,7 +256,7 @@ def _recreated(row: RebuildRow) -> str:
 
 
 def demo_view(result: DemoResult) -> RenderableType:
-    """Show what the demo produced and what it published."""
+    """Show the produced and the published records of the demo."""
     verdict = (
         good_verdict("exactly once", "every produced record is published once, after a kill in mid-commit")
         if result.exact

@@ -108,11 +108,8 @@ def _largest(cause: DeferredCause) -> str:
 
 
 def rejected_view(rejected: RejectedRecords, command: str) -> RenderableType:
-    """Show how many records a run has rejected, of which datasets, and the folder of their error files.
-
-    Args:
-        rejected: the counts.
-        command: command that processes the records again.
+    """Show the number of records that a run has rejected, their datasets, and the folder of their error files.
+    `command` processes the records again.
     """
     named = [f"{dataset} ({count:,})" for dataset, count in rejected.largest.items()]
     of = f" of {', '.join(named)}{', ...' if rejected.datasets > len(named) else ''}" if named else ""
@@ -125,12 +122,8 @@ def rejected_view(rejected: RejectedRecords, command: str) -> RenderableType:
 
 
 def rejection_remedies(records: int, unreadable: int, command: str) -> list[Text]:
-    """Return the remedies for rejected records.
-
-    Args:
-        records: number of rejected records.
-        unreadable: how many of them are rows that the source could not parse.
-        command: command that processes the others again.
+    """Return the remedies for rejected records, of which `unreadable` are rows that the source could not parse.
+    `command` processes the others again.
     """
     lines = []
     if unreadable:

@@ -72,7 +72,6 @@ def status_view(result: StatusResult) -> RenderableType:
 
 
 def _problems(result: StatusResult) -> RenderableType:
-    """Show each problem with its id, title, finding, impact and action, and the command to copy into a shell."""
     if not result.problems:
         return Text("no problems", style="green")
     blocks: list[RenderableType] = [Text(f"problems: {len(result.problems)}", style="bold")]
@@ -105,7 +104,6 @@ def _expiry(result: StatusResult) -> dict[str, str]:
 
 
 def _unreadable(result: StatusResult) -> dict[str, str]:
-    """Return the unreadable logs as a fact for a table."""
     names = list(result.unreadable)
     more = f" and {len(names) - _LOGS:,} more" if len(names) > _LOGS else ""
     return {"unreadable": f"[red]{escape(', '.join(names[:_LOGS]))}{more}[/]"} if names else {}

@@ -12,7 +12,7 @@ from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdic
 
 
 def verify_view(result: VerifyResult) -> RenderableType:
-    """Show the verdict, what was verified, and each problem."""
+    """Show the verdict, the extent of the verification, and each problem."""
     if result.problems_count:
         verdict = bad_verdict("damaged", "restore what is listed from a backup, or use `distcommit store rebuild`")
     else:

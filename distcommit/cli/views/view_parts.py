@@ -46,12 +46,10 @@ def page(*blocks: RenderableType | None) -> Group:
 
 
 def good_verdict(verdict: str, explanation: str) -> str:
-    """Return a verdict in green, with an explanation."""
     return f"[bold green]{verdict}[/]: {explanation}"
 
 
 def bad_verdict(verdict: str, explanation: str) -> str:
-    """Return a verdict in red, with an explanation."""
     return f"[bold red]{verdict}[/]: {explanation}"
 
 
@@ -182,12 +180,11 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
 
 
 def and_more(count: int, noun: str) -> Text:
-    """Return a line that counts what is not shown."""
+    """Return a line that counts further items."""
     return Text(f"and {count:,} {noun}", style="dim")
 
 
 def counted_runs(count: int) -> str:
-    """Return a count of runs as text."""
     return "1 run" if count == 1 else f"{count:,} runs"
 
 

@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 _PARALLEL, _MOST_THREADS, _HUNG_S = 8, 64, 5.0
 """Parallel reads; the most threads including reads that hang; the seconds after which a read counts as hanging."""
 _FORGET_S = 600.0
-"""Older values are deleted unless the caller asks for them."""
+"""Age in seconds after which a value is deleted, unless the caller asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Reading(Generic[Value]):
 
 
 class BackgroundReads(Generic[Value]):
-    """Reads values by name. For each name at most one read is in progress.
+    """A reader of values by name. For each name at most one read is in progress.
 
     Args:
         read: returns the value of a name, and raises nothing.
@@ -43,11 +43,10 @@ class BackgroundReads(Generic[Value]):
         self._ended: dict[str, tuple[float, Value]] = {}
 
     def newest(self, names: Sequence[str], *, wait_s: float, max_age_s: float = 0) -> dict[str, Reading[Value]]:
-        """Return the newest value of each name.
+        """Read each name, wait for the reads, and return the newest values.
 
         Args:
-            names: names of the values.
-            wait_s: how long to wait for reads, in seconds.
+            wait_s: longest wait in seconds. Reads that take longer continue for a later call.
             max_age_s: a value that was read within so many seconds is not read again.
         """
         began = time.monotonic()

@@ -89,7 +89,6 @@ def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> 
 
 
 def _branch(svg: ET.Element, name: str, blocks: Sequence[_Block], x: int, top: int) -> int:
-    """Draw a branch in a frame; return the y coordinate of its bottom."""
     frame = _rectangle(svg, x - _PAD, top, _WIDTH + 2 * _PAD, 0, "branch", rx=8)
     _text(svg, x, top + 20, f"branch {name}", "name")
     end = _column(svg, blocks, x, top + 32) + _PAD
@@ -103,7 +102,6 @@ def _wrapped(text: str, lines: int = _LINES) -> list[str]:
 
 
 def _column(svg: ET.Element, blocks: Sequence[_Block], x: int, top: int) -> int:
-    """Draw boxes below each other with arrows between them; return the y coordinate of the bottom."""
     middle = x + _WIDTH // 2
     for number, block in enumerate(blocks):
         if number:
@@ -142,7 +140,6 @@ def _text(svg: ET.Element, x: int, y: int, text: str, name: str) -> ET.Element:
 
 
 def _arrow(svg: ET.Element, points: Sequence[tuple[int, int]]) -> None:
-    """Draw a line through the points, with a head that points down at the last point."""
     x, y = points[-1]
     ET.SubElement(svg, "path", {"class": "line", "d": "M" + " L".join(f"{a} {b}" for a, b in points)})
     ET.SubElement(svg, "path", {"fill": "#718096", "d": f"M{x} {y} l-5 -8 h10 z"})

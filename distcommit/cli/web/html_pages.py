@@ -2,7 +2,7 @@
 
 Names and messages are not trusted. Jinja escapes every text; control characters and characters that change the text
 direction are shown as escapes. The content security policy allows only the style and the script of the pages, by their
-digests, so that even an unescaped text could not run as code.
+digests, so that an unescaped text could not run as code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ def report_page(report: RunReport, *, name: str = "", served: bool = False) -> s
     """Return the page of a run.
 
     Args:
-        report: the run.
         name: name of the job file, for links of a served page.
         served: whether a server serves the page, which then updates itself while the run is alive.
     """
@@ -84,10 +83,7 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
-        template: file name of the template.
-        served: whether a server serves the page.
         every_s: seconds between updates of the page; 0 for none.
-        **values: the variables of the template.
     """
     # frame-ancestors is allowed in a header only, not in a page
     of_page = policy(served=served).removesuffix("; frame-ancestors 'none'")

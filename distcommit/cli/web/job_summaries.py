@@ -50,10 +50,10 @@ class JobLag:
 
     Attributes:
         records: unread records of all datasets; None if unknown.
-        seconds: the largest age of an unread record, in seconds; None if unknown.
+        seconds: largest age of an unread record, in seconds; None if unknown.
         behind_target: datasets that are further behind than their freshness targets.
         unknown: why the lag is unknown; empty if it is known.
-        by_dataset: the lag of each dataset, by URN.
+        by_dataset: lag of each dataset, by URN.
     """
 
     records: int | None = None
@@ -83,7 +83,6 @@ class JobSummary:
 
     @property
     def newest_run(self) -> RunRow | None:
-        """The newest run; None if there is none."""
         return next(iter(self.status.runs), None) if self.status is not None else None
 
     @property
@@ -94,7 +93,6 @@ class JobSummary:
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """The job's problems."""
         return self.status.problems if self.status is not None else ()
 
     @property
@@ -166,7 +164,7 @@ class ServedJobs:
         return result
 
     def lags(self, names: Sequence[str]) -> dict[str, JobLag]:
-        """Return the lag of each job; none if sources are not asked. A source that answers late is not waited for."""
+        """Return the lag of each job; none if sources are not asked. Sources are waited for up to two seconds."""
         if not self.asks_lag:
             return {}
         readings = self._lags.newest(names, wait_s=_LAG_WAIT_S, max_age_s=_LAG_AGE_S)

@@ -1,7 +1,7 @@
 """The HTTP server of the pages of jobs and runs, read-only and on loopback.
 
 It has no authentication: its users are on this machine or have a tunnel to it. It answers only requests for a loopback
-host name. This prevents DNS rebinding, by which a foreign page could read it through a user's browser.
+host name, which prevents DNS rebinding by foreign pages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Page(NamedTuple):
 
 
 class UiServer(ThreadingHTTPServer):
-    """Serves the pages of jobs and runs.
+    """The HTTP server of the pages.
 
     Paths: `/` has all jobs, or the job if only one file is served. `/jobs/<file>` has one job, with the pages
     `datasets/<number>`, `runs` and `runs/<epoch>` below it.
@@ -68,12 +68,11 @@ class UiServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the pages."""
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:
-        """Return the page of a path. A page is reused for a second. The pages of one job are rendered one after the
-        other, so that a job whose storage hangs blocks only its own pages.
+        """Return the page of a path. The last page is reused for a second. The pages of one job are rendered one after
+        the other, so that a job whose storage hangs blocks only its own pages.
         """
         match = _JOB_PAGE.fullmatch(path)
         if path != "/" and match is None:

@@ -31,7 +31,7 @@ class SequenceContent:
 
     Attributes:
         state: stored state of the dataset, with the counts and the sum of the sealed sequence.
-        is_whole: whether all files of the sequence must exist: none was superseded.
+        is_whole: whether no file of the sequence was superseded, or is already reported as missing by its name.
         is_counted: whether all records of the sequence are in files, none only at targets.
         records: number of records in the files.
         sums: content sum of each file; empty text for a file without one.
@@ -53,8 +53,8 @@ class SequenceContent:
         """Return how the files differ from the sealed sequence; empty if they do not.
 
         The result is also empty if no difference can be proven: a file has no content sum, an operator has accepted the
-        sequence, or there are more files than were sealed (duplicates). If all files are missing and branches commit at
-        targets, the ledgers show the gap.
+        sequence, or there are more files than were sealed. If all files are missing and branches commit at targets, the
+        ledgers show the gap.
         """
         state, actual = self.state, sum_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

@@ -57,13 +57,13 @@ class AuditedFolder:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Reads the folders of datasets.
+    """A reader of the folders of datasets.
 
     Args:
-        fs: the file system of the output.
-        output: the output folder.
+        fs: file system of the output.
+        output: output folder.
         states: stored datasets, by the names of their folders.
-        read: returns the content of a file.
+        read: returns the content of a file, or the reason why it is foreign.
     """
 
     fs: FileSystem

@@ -1,8 +1,8 @@
 """Detects missing published files by the names in commit logs.
 
-With offsets, a missing file is also a gap. Without offsets only the log names the file, in the sequences since its
-second newest checkpoint. Files that a tombstone names may be missing, as may all files from before an operator reset
-the watermark or rebuilt the dataset.
+If the source has offsets, a missing file also shows as a gap. If it has none, only the bucket log names the file, in
+the sequences since the log's second newest checkpoint. Files that a tombstone names may be missing. So may all files
+from before an operator reset the watermark or rebuilt the dataset.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def missing_files(
     """Return the missing files of a dataset.
 
     Args:
-        logged: the published files that the log names.
         existing_paths: existing files and tombstones, by path relative to the output.
-        superseded_paths: paths that tombstones name.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
@@ -122,7 +120,7 @@ def missing_files(
 
 def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:
     """Return the files that the log of a bucket names, by dataset, and the numbers of damaged segments. Files of
-    sequences before a damaged segment are not named.
+    sequences before a damaged segment, and between it and the next checkpoint, are not named.
 
     Raises:
         DistcommitError, OSError: if the log can't be read.
@@ -169,7 +167,9 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
 
 
 def _read_again(record: Record, fold: Fold) -> Iterator[str]:
-    """Yield the datasets whose watermark an operator reset. Their older files may be missing."""
+    """Yield the datasets that a record rebuilds, or whose watermark it deletes or sets back. Their older files may be
+    missing.
+    """
     match record:
         case SetWatermark():
             yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []

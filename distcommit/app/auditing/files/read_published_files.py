@@ -32,7 +32,7 @@ from distcommit.stores.state.job_store import JobStore
 Found = TypeVar("Found")
 
 FEW_FILES = 4
-"""Up to so many files of a local file system are read without threads."""
+"""Number of files up to which a file system without parallel calls reads without threads; also the fewest threads."""
 DATASETS_AHEAD = 8
 """The most datasets that are read in parallel. Their footers are in memory."""
 
@@ -120,8 +120,8 @@ def read_folder(fs: FileSystem, output: str, name: str) -> PublishedFolder:
 
 
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
-    """Yield the published files of all datasets by folder name. Reads each footer, a few datasets ahead if calls
-    wait.
+    """Yield the published files of all datasets by folder name. Reads each footer. On a file system with parallel
+    calls, up to `DATASETS_AHEAD` datasets are read at once.
     """
     parents = (output, f"{output}/{REJECTED_FOLDER}")
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}

@@ -1,15 +1,15 @@
 """Classifies files with reprocessed or replaced records for a rebuild: they do not show how far a dataset was read, but
 their records are not gaps.
 
-An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. Otherwise
-a deleted superseded file proves that the epoch is complete, because runs delete these files after DONE, and the
-tombstone last. A deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and
-no error file has the reprocessed records. If nothing was deleted, the files and the tombstone are set aside, and the
-error files are live again.
+An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. It is
+also complete if a superseded file is deleted, because runs delete these files after DONE, and the tombstone last. A
+deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and no error file has
+the reprocessed records. If nothing was deleted, the files and the tombstone are set aside, and the error files are live
+again.
 
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
-Otherwise the epoch is set aside, and the files that it was to replace are live again. Records that complete epochs
-replaced were published, in files that may be deleted.
+Otherwise it is set aside, and the files that it was to replace are live again. The records of replaced files were
+published, even if the files are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ReplacedFiles:
         appended: files with records that were read from the source.
         complete: reprocessed files by epoch, of epochs that are complete.
         aside: paths of the files and tombstones of an epoch that may be incomplete.
-        newest_epoch: the newest published epoch; 0 if nothing was reprocessed or replaced.
+        newest_epoch: newest published epoch; 0 if nothing was reprocessed or replaced.
         records: input records whose output was replaced.
         taken_epoch: epoch of the newest complete replacement; 0 without one.
     """
@@ -58,7 +58,9 @@ class ReplacedFiles:
         return lost
 
     def lost_offsets(self, done_epoch: int) -> dict[str, OffsetSets]:
-        """Return by incarnation the offsets that were reprocessed in epochs after `done_epoch`."""
+        """Return, by incarnation, the offsets that were reprocessed in epochs after `done_epoch` and have a known
+        outcome in each branch, and the holes that the reprocessed files name.
+        """
         all_files = [file for files in self.complete.values() for file in files]
         lost_offsets: dict[str, OffsetSets] = {}
         for incarnation in {file.footer.incarnation for file in all_files}:
@@ -86,9 +88,8 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     """Classify a dataset's files.
 
     Args:
-        folder: the published files.
-        done_epoch: the newest epoch that is known to be done.
-        clean_epoch: the newest epoch whose run recorded that it left no open sequence.
+        done_epoch: newest epoch that is known to be done.
+        clean_epoch: newest epoch whose run recorded that it left no open sequence.
     """
     replaced = ReplacedFiles([file for file in folder.files if not file.footer.replaces])
     reprocessed = [file for file in folder.files if file.footer.replaces]

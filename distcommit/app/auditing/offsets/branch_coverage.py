@@ -1,9 +1,9 @@
 """Derives the outcome of a dataset's input records in each branch from file footers and ledger rows.
 
 In each branch an input record has exactly one outcome: published, rejected (in the branch, or before the fork for all
-branches), or filtered on purpose. If a construct makes several records of one, the files of one attempt may share an
-input record; the files of two attempts must not. A branch need not have the records of a file that was written before
-the branch existed. Nor need it have replaced or expired records.
+branches), or filtered. If a construct makes several records of one, the files of one attempt may share an input record;
+the files of two attempts must not. A branch need not have replaced or expired records, nor records of a file that was
+written before the branch existed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BranchCoverage:
         filtered: offsets that constructs filtered.
         replaced: offsets whose output a replacing publisher replaced.
         expired: offsets in files that `distcommit dataset expire` deleted.
-        duplicates: offsets that were published more than once, or both published and rejected.
+        duplicates: offsets that were published or rejected more than once, or both.
         elsewhere: offsets that a flow without this branch read.
     """
 
@@ -91,10 +91,6 @@ class Coverage:
     def add(self, footer: Footer, offsets: OffsetSets) -> None:
         """Add the input records of a file.
 
-        Args:
-            footer: the file's footer.
-            offsets: the offsets that the file names.
-
         Raises:
             CorruptError, UnknownVersionError: if the filtered records in the footer can't be read.
         """
@@ -106,15 +102,8 @@ class Coverage:
                 self._branch(branch).reject(offsets)
 
     def add_rows(self, branch: str, covered: Covered, offsets: OffsetSets) -> None:
-        """Add an entry of a branch's ledger row.
-
-        Args:
-            branch: name of the branch.
-            covered: the entry.
-            offsets: the offsets of the entry to add.
-
-        Raises:
-            CorruptError, UnknownVersionError: as `add`.
+        """Add an entry of a branch's ledger row, with the `offsets` of it that count. Raises CorruptError or
+        UnknownVersionError if the filtered records in the entry can't be read.
         """
         self._note(covered.branches, offsets, covered.filtered)
         self._branch(branch).count_published_rows(offsets)

@@ -1,9 +1,8 @@
 """Joins the content of all branches of a dataset, from file footers and the ledgers of targets.
 
-A sequence publishes its files first, then commits at one target after the other. A target commits all of a sequence or
-nothing. So if a ledger has an epoch, all branches that are committed earlier have it as well. An epoch that only some
-branches have belongs to an interrupted sequence. If only files have the epoch, they are set aside, and the next run
-reads the records again.
+A sequence publishes its files first, then commits at one target after the other, all or nothing. So if a ledger has an
+epoch, all branches that are committed earlier have it as well. An epoch that only some branches have belongs to an
+interrupted sequence. If only files have it, they are set aside, and the next run reads the records again.
 
 A committed target cannot be rolled back. If a target has the epoch and other branches lack it, the rebuild reports a
 problem. An operator then restores the target, or accepts that the other branches lack the records.
@@ -78,7 +77,7 @@ class Branches:
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """The incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
+        """Return the incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
@@ -190,7 +189,7 @@ def _incarnation_of(sequence: SealedSequence) -> str:
 
 def _newer(joined: JoinedRecords, watermark: Watermark | None) -> OffsetSets:
     """Return the records that only some branches have, at or after the watermark and the first record that all branches
-    have. Earlier differences are no problem: files may have been deleted, or a branch added later.
+    have. Earlier differences are not a problem: files may have been deleted, or a branch added later.
     """
     positions = dict(watermark.positions) if watermark else {}
     newer = OffsetSets()

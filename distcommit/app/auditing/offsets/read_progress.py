@@ -1,11 +1,10 @@
 """Derives how far a dataset was read from its published files, epoch by epoch.
 
 Each incarnation of a source (the id of a recreated Kafka topic) has its own positions. The newest epoch names the
-incarnation of the watermark: a run publishes another incarnation only after an operator has set the dataset's watermark
-for it. Files without an incarnation (older files, or sources without incarnations) belong to the incarnation of the
-files before them. Stored positions without an incarnation belong to the first incarnation that a file names. If that
-incarnation's files begin before the stored positions, the source was recreated, and the positions belong to an older
-incarnation.
+incarnation of the watermark, because a run publishes another incarnation only after an operator has set the watermark
+for it. Files without an incarnation belong to the incarnation of the files before them. Stored positions without one
+belong to the first incarnation that a file names. If that incarnation's files begin before the stored positions, the
+source was recreated, and the positions belong to an older incarnation.
 
 Holes that a footer or a stored sequence names count as covered, like published offsets.
 """
@@ -30,7 +29,7 @@ class EpochFiles:
 
     Attributes:
         epoch: epoch that published the files.
-        incarnation: the incarnation of the source that `covered` and `named` count in.
+        incarnation: incarnation of the source that `covered` and `named` count in.
         covered: offsets that need not be read again.
         paths: paths of the files; empty if the offsets come from ledgers.
         skipped: ranges that the sequence of these files skips, if the store knows the sequence.
@@ -86,7 +85,6 @@ class Continuation:
         """Begin at a stored state.
 
         Args:
-            state: the state of the dataset.
             mended: by incarnation, offsets whose files were deleted and that a later epoch has published again.
             first: by incarnation and partition, the first position if no older one is known.
         """
@@ -123,13 +121,7 @@ class Continuation:
         return (*self._skipped, *self.gaps)
 
     def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
-        """Return the rebuilt state of the dataset.
-
-        Args:
-            before: the stored state.
-            replacement: epoch of the newest published replacement.
-            targets: the newest epochs at targets.
-        """
+        """Return the rebuilt state of the dataset."""
         origin, skipped, forgotten = self.origin, self.skipped, before.unset_watermark
         if before.watermark is None and forgotten is not None:
             if self.watermark is None:
@@ -201,9 +193,7 @@ class Continuation:
         """Treat an epoch that reprocessed records as completely published.
 
         Args:
-            incarnation: the incarnation of the records.
-            epoch: the epoch that published them.
-            read_epoch: the newest epoch that had read these records from the source. Its other files may be missing.
+            read_epoch: newest epoch that had read these records from the source. Its other files may be missing.
         """
         mended = self._mended.get(incarnation, OffsetSets())
         if incarnation not in self._reached and read_epoch > self._read_epoch:
@@ -219,8 +209,8 @@ class Continuation:
         self.done_epoch = max(self.done_epoch, epoch)
 
     def add_reprocessed(self, reprocessed: OffsetSets, state: DatasetState) -> None:
-        """Treat reprocessed records as published in partitions without other known offsets. Uncovered offsets before
-        these records are gaps.
+        """Treat reprocessed records as published in partitions without a stored position. Uncovered offsets between the
+        known position and these records are gaps.
         """
         existing = state.watermark.positions if state.watermark else {}
         of_new = OffsetSets()

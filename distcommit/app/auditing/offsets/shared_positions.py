@@ -23,7 +23,7 @@ class SharedRange(msgspec.Struct, frozen=True):
         partition: partition of the source.
         low: first offset.
         high: end of the offsets (exclusive).
-        incarnation: the offset space (a Kafka topic id); empty if no file names it.
+        incarnation: offset space (a Kafka topic id); empty if no file names it.
     """
 
     datasets: tuple[str, str]

@@ -1,4 +1,5 @@
-"""Predicts what the next run or an operator command would replay, delete, or be unable to recover.
+"""Predicts the effects of the next run or of an operator command: replays, deletions, and buckets that cannot be
+recovered.
 
-Must not change anything; it uses the checks that the run or command makes itself. Start reading at `replay_plan`.
+Must not change anything; it uses the checks of the run or command itself. Start reading at `replay_plan`.
 """

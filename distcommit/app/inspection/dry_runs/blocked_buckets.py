@@ -20,7 +20,7 @@ from distcommit.stores.state.task_states import PastStates
 
 
 class _Unclaimed(DryRunDeletes):
-    """File system of a dry run that does not record a claim on a folder without an owner."""
+    """A file system that changes nothing and reports success, so that checks can claim folders without an owner."""
 
     def make_folders(self, path: str) -> None:
         pass
@@ -34,7 +34,7 @@ def open_runnable_store(folders: JobFolders) -> JobStore:
 
     Raises:
         ConfigurationError: if the job's flow is inconsistent, or the store was created with other fixed settings.
-        DistcommitError: as `require_runnable`.
+        DistcommitError: if no run could begin, see `require_runnable`.
     """
     folders.config.task_flow().check()
     store = folders.opened()
@@ -56,11 +56,10 @@ def require_runnable(store: JobStore) -> None:
 
 
 def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, str]:
-    """Return the reasons by the names of the buckets that a run could not recover.
+    """Return the buckets that a run could not recover, by name (`bucket 3`), each with the reason.
 
     Args:
-        store: the job's store.
-        context: the folders and committers at which steps take effect.
+        context: folders and committers at which steps take effect.
 
     Raises:
         StaleStoreError: if the output is older than the store's record of it.
@@ -96,10 +95,9 @@ def open_for_operator(folders: JobFolders, urn: str) -> JobStore:
 
 
 def closed_buckets(store: JobStore, urn: str | None = None) -> dict[str, str]:
-    """Return the reasons by the names of the buckets that reject operator actions.
+    """Return the buckets that reject operator actions, by name (`bucket 3`), each with the reason.
 
     Args:
-        store: the job's store.
         urn: check only the bucket of this dataset, and raise its error.
 
     Raises:

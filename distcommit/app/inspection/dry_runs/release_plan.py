@@ -28,7 +28,7 @@ class ReleaseRow(msgspec.Struct, frozen=True):
         dataset: dataset URN.
         status: the dataset's status in its bucket log, or `stopped`.
         records: records in the sealed sequence; 0 without one.
-        effect: the effect in words, or why the release is refused or has none.
+        effect: effect in words, or why the release is refused or has none.
         changes_dataset: whether the release changes the dataset.
     """
 
@@ -44,8 +44,8 @@ class ReleasePlan(msgspec.Struct, frozen=True):
 
     Attributes:
         job: name of the job.
-        release: the kind of release.
-        rows: the selected datasets, by URN.
+        release: kind of release.
+        rows: selected datasets, by URN.
         unreadable: why the command would skip a log, by the name of the log.
     """
 
@@ -67,11 +67,8 @@ def plan_release(
     """Return the effects of a release on the stored states and commit steps.
 
     Args:
-        status: the job's status.
-        steps: the commit steps of the datasets.
-        release: the kind of release.
-        dataset: the dataset to release; None releases all waiting ones, with abandon and restart only those that need
-            it.
+        dataset: dataset to release. With None, retry and accept release all waiting datasets; abandon and restart only
+            those whose state needs it.
         closed: reasons by the names of logs that reject operator actions, from `closed_buckets`.
         bucket_of: returns the bucket of a dataset.
     """
@@ -92,7 +89,6 @@ def plan_release(
 def _effect(
     row: DatasetStatusRow, sequence: SequenceSteps | None, release: Release, *, by_name: bool
 ) -> tuple[str, bool]:
-    """Describe the effect on a dataset, and return whether the dataset changes."""
     if row.status == "stopped":
         is_retry = release is Release.RETRY
         return "the next run reads it again" if is_retry else "refused: nothing of it is sealed (retry)", is_retry

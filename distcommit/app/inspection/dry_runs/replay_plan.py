@@ -34,8 +34,8 @@ class ReplayRow(msgspec.Struct, frozen=True):
         steps_to_execute: commit steps that the replay would execute; 0 unless it closes the sequence.
         steps_done: commit steps that are done.
         records: records in the sequence.
-        reason: why the replay does not close the sequence, or when it verifies the steps; empty if the
-            outcome explains itself.
+        reason: why the replay does not close the sequence, or when it verifies the steps; empty if the outcome explains
+            itself.
     """
 
     dataset: str
@@ -70,7 +70,6 @@ def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping
 
     Args:
         status: the job's status with all datasets.
-        steps: the commit steps of the sequences to replay.
         unrecoverable: reasons by the names of buckets that the replay skips.
     """
     unreadable = {**status.unreadable, **steps.unreadable, **unrecoverable}

@@ -33,7 +33,7 @@ class SweepResult(msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         counts: number of files by kind, such as `staged files`; kinds without a file are missing.
-        files: the first thousand paths.
+        files: first thousand paths.
         files_count: number of all files.
         at_targets: aborted attempts whose data at a sink's target the sink is asked to delete.
         unreadable: errors by the name of a file or folder that can't be read; it is not deleted.
@@ -48,12 +48,8 @@ class SweepResult(msgspec.Struct, frozen=True):
 
 
 def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> SweepResult:
-    """Run the deletion on a file system that only records it.
-
-    Args:
-        store: the job's store.
-        retention: how many runs and tables are retained.
-        kept_snapshots: how many snapshots are retained.
+    """Return the files that the next run would delete, by running its deletions on a file system that only records
+    them.
     """
     noting = DryRunDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))

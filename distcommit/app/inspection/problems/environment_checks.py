@@ -32,7 +32,9 @@ class EnvironmentFindings(NamedTuple):
     """The findings of the environment checks, with the time of the check and the settings that explain problems."""
 
     lost_steps: Mapping[str, StepRow] = {}
-    """The first LOST step by quarantined dataset."""
+    """The first LOST step by quarantined dataset. Of datasets with the same reason only one is checked, of at most
+    `NAMED` groups.
+    """
     unwritable_folders: Sequence[str] = ()
     """Descriptions of folders that can't be written, with the cause."""
     now_ms: int = 0

@@ -199,8 +199,8 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command recommended by the source, or else by the catalogue for errors that a retry
-    cannot solve. The problem keeps its command if an operator has changed the dataset since the run.
+    """Return the problem with the command recommended by the source, or by the catalogue for errors that a retry cannot
+    solve. If an operator has changed the dataset since the run, the problem keeps its command.
     """
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     remedy = reason.remedy or _catalogued(reason)
@@ -299,7 +299,7 @@ def _of_runs(
     """Report failed runs and unreadable run records.
 
     Args:
-        needed: the command that must succeed before the next run can; `distcommit run` if there is none.
+        needed: command that must succeed before the next run can; `distcommit run` if there is none.
     """
     newest = max((row.epoch for row in runs.runs), default=0)
     if newest and result.is_unfinished and result.epoch > newest and not alive:
@@ -341,7 +341,6 @@ def _behind_target(
 
 
 def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]:
-    """Report input that the newest run could not read."""
     if result.last_run is None:
         return
     noted = result.last_run.notes.entries
@@ -356,7 +355,6 @@ def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]
 
 
 def _mostly_rejected(command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
-    """Report the dataset with the most rejected records, and the number of the others."""
     datasets = environment.mostly_rejected
     if datasets:
         worst, more = max(datasets, key=lambda row: row.rejected), len(datasets) - 1

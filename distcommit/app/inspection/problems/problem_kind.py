@@ -31,15 +31,15 @@ class Problem(msgspec.Struct, frozen=True):
 
     Attributes:
         id: stable id of the kind, such as `RUN_STALLED`.
-        finding: the observed facts, with the names and numbers of this job.
-        command: the command that resolves the problem. If an operator must decide, the command that shows more.
+        finding: observed facts, with the names and numbers of this job.
+        command: command that resolves the problem. If an operator must decide, the command that shows more.
         datasets: number of affected datasets; 0 if the job as a whole is affected.
-        repair: the action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) with its words;
-            empty if an operator or the next run must act.
+        repair: action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) with its words; empty
+            if an operator or the next run must act.
         severity: severity of the problem.
         title: name of the kind, in at most eight words.
-        impact: the effect on the job and its readers.
-        action: the remedy of the quoted reason if it has one, otherwise that of the kind.
+        impact: effect on the job and its readers.
+        action: remedy of the quoted reason if it has one, otherwise that of the kind.
     """
 
     id: str
@@ -68,7 +68,7 @@ class ProblemKind:
         title: name of the kind, in at most eight words.
         finding: template of the observed facts.
         cause: why the problem occurs.
-        impact: the effect on the job and its readers.
+        impact: effect on the job and its readers.
         action: the remedy, unless a quoted reason has its own.
         command: template of the command, without the job file.
         more: template of the finding that counts the datasets beyond those that are reported one by one.
@@ -99,12 +99,8 @@ class ProblemKind:
         """Return a problem of this kind.
 
         Args:
-            command: formats commands on the job.
             reason: a stored reason for the field `{reason}`. If it ends in a remedy, the remedy becomes the action.
             instead: a template of the command that replaces the kind's template.
-            datasets: number of affected datasets.
-            repair: see `Problem.repair`.
-            **values: values of the template fields.
         """
         cause, remedy = split_remedy(reason)
         fields = {**values, "reason": shortened_cause(cause, _REASON)}

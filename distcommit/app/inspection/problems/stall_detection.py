@@ -4,8 +4,8 @@ A run creates names in folders of its store: progress, plans, segments, tables. 
 lease. The newest name is compared with the newest renewal. Both times come from the store's file system, so clocks of
 machines do not matter. If the file system reports no times of folders (S3), no stall is detected.
 
-A run without an epoch has only its lease. The renewal is compared with the start time in the run's id; both come from
-the clock of the driver's machine.
+A run without an epoch has only its lease. The renewal is compared with the start time in the run's id, both by the
+clock of the driver's machine.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
     """Return the seconds since the last progress by the id of each stalled run; for a run without an epoch, the seconds
     since its start.
 
-    A run with an epoch counts as stalled after `STALLED_S` and after the median duration of the recorded runs. A run
-    without an epoch counts as stalled after `STALLED_S`.
+    A run counts as stalled after `STALLED_S`. A run with an epoch must also have exceeded the median duration of the
+    recorded runs.
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STALLED_S, median(took_s) if took_s else 0)

@@ -30,7 +30,7 @@ class Spread(msgspec.Struct, frozen=True):
         p50_ms: median in milliseconds.
         p90_ms: 90th percentile in milliseconds.
         p99_ms: 99th percentile in milliseconds.
-        max_ms: the longest duration in milliseconds.
+        max_ms: longest duration in milliseconds.
         bins: histogram from the shortest durations, without empty bins at the end.
     """
 
@@ -46,11 +46,11 @@ class Skew(msgspec.Struct, frozen=True):
     """The largest of several values beside their median.
 
     Attributes:
-        measure: the kind of subject, such as `a task`.
+        measure: kind of subject, such as `a task`.
         unit: unit of the values, such as `ms busy` or `records`.
         count: number of values.
         median: median of the values.
-        max: the largest value.
+        max: largest value.
         subject: name of the task, executor or dataset with the largest value.
     """
 

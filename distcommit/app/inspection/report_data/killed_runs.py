@@ -28,10 +28,7 @@ def describe_killed_run(run: RunRow, epochs: Iterable[int], status: StatusResult
     """Return the open work of a killed run.
 
     Args:
-        run: the killed run.
-        epochs: all recorded epochs of the job.
         status: the job's status; idle datasets may be missing.
-        command: the command that starts the next run.
     """
     rows = [row for row in status.datasets if row.pending_epoch == run.epoch]
     return KilledRun(

@@ -97,14 +97,14 @@ class RunReport(msgspec.Struct, frozen=True):
         record: end record; None if it is missing or unreadable.
         began_ms: left end of the time axis, in milliseconds since 1970.
         ended_ms: right end of the time axis, in milliseconds since 1970.
-        task_timelines: the busiest tasks.
+        task_timelines: busiest tasks.
         task_timelines_omitted: number of tasks that are not in `task_timelines`.
         visible: times from the end of a dataset's last work unit to its publication; None if unknown.
         waited: times from the start of a dataset's first work unit to its publication; None if unknown.
         slowest_reads: attempts with the longest time to read a work unit.
         slowest_commits: datasets with the longest time from seal to publication.
         slowest_visible: datasets with the longest time from the end of their last work unit to publication.
-        skew: the largest value of each kind beside the median.
+        skew: largest value of each kind beside the median.
         outcomes: number of datasets by outcome.
         bytes_read: payload bytes read in all attempts.
         rejected: records rejected to error branches in all attempts.
@@ -118,7 +118,7 @@ class RunReport(msgspec.Struct, frozen=True):
         is_lag_requested: whether the source was asked for lags.
         progress: progress counters of a running run; None if the run has ended or recorded none.
         problems: present problems of the job; empty unless this is its newest run.
-        killed: the open work of the run; None unless its driver died.
+        killed: open work of the run; None unless its driver died.
     """
 
     job: str
@@ -159,9 +159,6 @@ def make_report(
     """Return the report of the run of an epoch. Changes nothing.
 
     Args:
-        store: the job's store.
-        epoch: the epoch of the run.
-        clock: determines whether the run is alive.
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
 
     Raises:
@@ -216,10 +213,7 @@ def add_job_status(report: RunReport, store: JobStore, status: StatusResult, com
     """Return the report with the job's problems if it is of the newest run, and with the open work of a killed run.
 
     Args:
-        report: the report.
-        store: the job's store.
         status: the job's status; idle datasets may be missing.
-        command: the command that starts the next run.
     """
     epochs = recorded_epochs(store.fs, store.roots.store)
     killed = describe_killed_run(report.run, epochs, status, command) if report.run.is_dead else None

@@ -53,12 +53,10 @@ class TaskTimeline(msgspec.Struct, frozen=True):
 
     @property
     def read_ms(self) -> int:
-        """Time spent reading, in milliseconds."""
         return _length(self.reads)
 
     @property
     def commit_ms(self) -> int:
-        """Time spent committing, in milliseconds."""
         return _length(self.commits)
 
     @property
@@ -68,12 +66,7 @@ class TaskTimeline(msgspec.Struct, frozen=True):
 
 
 def timelines_of(attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> list[TaskTimeline]:
-    """Return the tasks that read or committed, ordered by phase, executor and number.
-
-    Args:
-        attempts: attempts at work units.
-        tasks: table rows of task attempts.
-    """
+    """Return the tasks that read or committed, ordered by phase, executor and number."""
     read: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         read.setdefault(attempt.writer, []).append(attempt)

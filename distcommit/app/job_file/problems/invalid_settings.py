@@ -58,7 +58,7 @@ class Invalid:
     Attributes:
         keys: keys and list indexes from the top of the job file to the setting.
         required: the requirement, as in `SettingProblem`.
-        found: the actual value; empty if it is not shown.
+        found: actual value; empty if it is not shown.
         remedy: one imperative clause; empty if `required` suffices.
     """
 
@@ -69,13 +69,8 @@ class Invalid:
 
 
 def invalid_settings(error: ValidationError, root: type[BaseModel], tree: Any, shown: Any) -> list[Invalid]:
-    """Return the invalid settings of a job file, in its order. Rejections by all members of a union become one problem.
-
-    Args:
-        error: pydantic's error.
-        root: the class of the whole job file.
-        tree: the content of the job file.
-        shown: `tree` with secrets hidden.
+    """Return the invalid settings of a job file, in its order. If all members of a union reject a value, it is one
+    problem.
     """
     by_keys: dict[tuple[Key, bool], list[Invalid]] = {}
     for problem in error.errors(include_url=False):
@@ -151,7 +146,6 @@ def _required(problem: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as messages show it; sections, lists and hidden values are not shown."""
     if isinstance(value, Mapping | list | tuple) or value in (None, HIDDEN):
         return ""
     text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

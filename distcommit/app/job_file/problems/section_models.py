@@ -16,18 +16,14 @@ DEFAULT_TYPES: Mapping[str, str] = {"sink": "files"}
 
 
 def models_at(root: type[BaseModel], tree: Any, keys: Key) -> list[type[BaseModel]]:
-    """Return the settings classes that the section at `keys` may have; none if its type is unknown.
-
-    Args:
-        root: the class of the whole job file.
-        tree: the content of the job file.
-        keys: the keys that lead to the section.
-    """
+    """Return the settings classes that the section at `keys` may have; none if its type is unknown."""
     return [*_models(root, tree, keys)]
 
 
 def section_at(root: type[BaseModel], tree: Any, keys: Key) -> Section | None:
-    """Return which section with types is at `keys`: a source, a sink or a construct; None for any other."""
+    """Return the kind of the section at `keys`: source, sink or a kind of construct. Return None for a section without
+    types.
+    """
     annotation: Any = root
     for key in keys:
         annotation = next(_below(annotation, tree, key), None)
@@ -86,7 +82,6 @@ def _below(annotation: Any, tree: Any, key: str | int) -> Iterator[Any]:
 
 
 def _classes(annotation: Any, tree: Any) -> Iterator[type[BaseModel]]:
-    """Yield the settings classes of an annotation that fit the `type` of the value."""
     for choice in _alternatives(annotation):
         section = _section_of(choice)
         if section is not None:

@@ -16,11 +16,11 @@ class SettingProblem:
     Attributes:
         key: the setting's dotted key; empty if the file as a whole is invalid.
         required: the requirement, as a predicate of the key: `must be at most 3`.
-        found: the actual value; empty if it is not shown.
+        found: actual value; empty if it is not shown.
         remedy: one imperative clause; empty if `required` suffices.
-        file: the job file.
-        line: the line of the key, or of the nearest section around it, from 1; 0 if the key is not in the file.
-        column: the column of the key, from 1; 0 if `line` is 0.
+        file: job file.
+        line: line of the key, or of the nearest section around it, from 1; 0 if the key is not in the file.
+        column: column of the key, from 1; 0 if `line` is 0.
         override: the `--set` option that gave the value; empty if the file did.
     """
 
@@ -52,7 +52,7 @@ class SettingProblem:
 
 
 class JobFileError(ConfigurationError):
-    """The job file is invalid.
+    """The error of an invalid job file.
 
     Args:
         problems: the problems; at least one.

@@ -75,7 +75,6 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
         return (*converters, *checkers)
 
     def checks(self) -> tuple[Check, ...]:
-        """Return the flow's task checkers."""
         names = _named([task_checker_settings.type for task_checker_settings in self.task_checkers])
         return tuple(
             Check(next(names), checker, checker.level == "mandatory", checker.only_datasets)
@@ -197,7 +196,6 @@ class FlowSettings(ChainSettings):
     @model_validator(mode="before")
     @classmethod
     def _preview_all_branches(cls, tree: Any) -> Any:
-        """Apply one section `sink` of a preview to all branches."""
         match tree:
             case {"sink": sink, "fork": {"branches": Mapping() as named} as fork} if _shows(sink):
                 branches = {name: {**(branch or {}), "sink": sink} for name, branch in named.items()}
@@ -224,7 +222,6 @@ class FlowSettings(ChainSettings):
             yield SettingError("must not be set beside a fork", name, remedy=f"set {name} of each of fork.branches")
 
     def task_flow(self) -> TaskFlow:
-        """Return the flow."""
         source = self.source.with_on_rejected(self.on_rejected)
         stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, source.rejection_check
         if rejection_check is not None:

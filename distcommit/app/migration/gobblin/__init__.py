@@ -1,3 +1,3 @@
-"""Conversion of Apache Gobblin jobs to job files: `read_properties` reads their files, `conversion_rules` converts
-each property, and `convert_gobblin_job` writes the job file. Must not connect to anything. Start reading at
-`convert_gobblin_job`."""
+"""Conversion of Apache Gobblin jobs to job files: `read_properties` reads their files, `conversion_rules` converts each
+property. Must not connect to anything. Start reading at `convert_gobblin_job`.
+"""

@@ -28,8 +28,8 @@ class Chain:
     """The constructs of the job, or of one branch.
 
     Attributes:
-        section: the section of the job file with a dot at its end; empty for the job.
-        suffix: the suffix of Gobblin's properties, as `.0`; empty for the job.
+        section: section of the job file with a dot at its end; empty for the job.
+        suffix: suffix of Gobblin's properties, as `.0`; empty for the job.
     """
 
     section: str = ""

@@ -59,8 +59,7 @@ def convert_job(
     """Convert a Gobblin job into a job file. The job file is validated before it is written.
 
     Args:
-        file: properties of the Gobblin job.
-        output: the new job file, which must not exist; None to write none.
+        output: new job file, which must not exist; None to write none.
         sysconfig: properties of all jobs; see `read_properties`.
         root: folder of all jobs' files; see `read_properties`.
 
@@ -98,7 +97,6 @@ def _require_valid(tree: dict[str, Any], path: Path) -> None:
 
 
 def _text(job: JobFileDraft, file: Path, assumed: list[str]) -> str:
-    """Return the job file, with comments on the properties that were not converted."""
     lines = [f"Made of {file.name}, a job of Gobblin's."]
     lines += [f"{key}: {job.text(key)}" for key in ("job.group", "job.description") if job.text(key)]
     rows = sorted(job.skipped, key=lambda row: row.name)

@@ -103,7 +103,6 @@ def _path(root: str, path: str) -> str:
 
 
 def _columns(job: JobFileDraft) -> None:
-    """Set the columns of CSV files, and the types of columns that are not text."""
     delimiter, header, schema = (
         job.pop(name) for name in ("converter.csv.to.json.delimiter", "source.skip.first.record", "source.schema")
     )

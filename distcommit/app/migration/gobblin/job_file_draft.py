@@ -47,7 +47,7 @@ class JobFileDraft:
     Properties that no rule takes are reported at the end.
 
     Args:
-        properties: the properties by name.
+        properties: properties by name.
     """
 
     def __init__(self, properties: Mapping[str, Property]) -> None:
@@ -84,7 +84,9 @@ class JobFileDraft:
         return self._properties[name].value if name in self._properties else ""
 
     def put(self, of: Property | None, key: str, value: Any, note: str = "") -> None:
-        """Set `section.key` of the job file. `of`: the converted property; None for an assumed setting."""
+        """Set the key of the job file, such as `section.key`, and record the property `of` as converted; None for an
+        assumed setting.
+        """
         *sections, last = key.split(".")
         holder = self.tree
         for section in sections:
@@ -134,14 +136,14 @@ class JobFileDraft:
 
 
 def truth(of: Property) -> bool:
-    """Return the value as a boolean."""
+    """Return the value as a boolean. Raises ConfigurationError if it is neither `true` nor `false`."""
     if of.value.lower() not in _TRUTHS:
         raise of.wrong("the value is neither true nor false", expected="true or false")
     return _TRUTHS[of.value.lower()]
 
 
 def integer_of(of: Property, *, least: int = 0) -> int:
-    """Return the value as an integer of at least `least`."""
+    """Return the value as an integer. Raises ConfigurationError if it is not one, or less than `least`."""
     try:
         found = int(of.value)
     except ValueError:
@@ -152,7 +154,7 @@ def integer_of(of: Property, *, least: int = 0) -> int:
 
 
 def choice_of(of: Property, choices: Mapping[str, Any]) -> Any:
-    """Return the entry of `choices` that the value names, ignoring case."""
+    """Return the entry of `choices` that the value names, ignoring case. Raises ConfigurationError if there is none."""
     by_name = {name.lower(): value for name, value in choices.items()}
     if of.value.lower() not in by_name:
         raise of.wrong("the value is unknown", expected=", ".join(choices))

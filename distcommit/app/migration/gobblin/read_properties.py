@@ -63,7 +63,7 @@ def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | N
     Args:
         file: the job's file, `.pull`, `.job` or `.properties`.
         sysconfig: properties of all jobs, as for Gobblin's launcher.
-        root: the folder of all jobs' files; None to read only the file's own folder.
+        root: folder of all jobs' files; None to read only the file's own folder.
 
     Raises:
         ConfigurationError: with file and line, if a file is unreadable or ambiguous.
