@@ -17,12 +17,18 @@ from distcommit.core.errors import (
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 """The id at the beginning of an error text, or a class name for errors of libraries. A prefix may name a work unit."""
+_STORAGE = {"BlockingIOError", "OSError", "PermissionError", "TimeoutError"}
+"""Names of errors of a storage that fails. `OSError(EAGAIN)`, of a throttled store, is a BlockingIOError."""
 
 
 def is_outage(text: str) -> bool:
-    """Return whether a transient error or a failed storage or connection is the cause, or the text names no error."""
+    """Return whether a transient error or a failed storage or connection is the cause, or the text names no error.
+
+    A PermissionError is an outage: it concerns the job's own folders, because built-in sources report a missing
+    permission at the source as a SourceError.
+    """
     name = _class_name(text)
-    return not name or name in {"OSError", "TimeoutError", *_names(TransientError), *_names(ConnectionError)}
+    return not name or name in {*_STORAGE, *_names(TransientError), *_names(ConnectionError)}
 
 
 def is_permanent(text: str) -> bool:

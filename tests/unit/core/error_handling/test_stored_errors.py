@@ -32,6 +32,8 @@ class OwnOutageError(TransientError):
         SinkUnavailableError("x"),
         OwnOutageError("x"),
         OSError(errno.ENOSPC, "full"),
+        OSError(errno.EAGAIN, "the store is throttled"),
+        OSError(errno.EACCES, "no permission", "/staging/run"),
         ConnectionResetError("x"),
         TimeoutError("x"),
     ],
