@@ -323,6 +323,13 @@ def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequen
         yield (topic or "", -1 if partition is None else partition), messages[begin:end]
 
 
+def byte_count(messages: Sequence[Message]) -> int:
+    """Return the bytes of the messages' keys, values and headers."""
+    keys, headers = filter(None, map(Message.key, messages)), filter(None, map(Message.headers, messages))
+    header_bytes = sum(len(name) + len(value or b"") for pairs in headers for name, value in pairs)
+    return sum(map(len, messages)) + sum(map(len, keys)) + header_bytes  # the length of a message is its value's
+
+
 _TIMESTAMP_TYPES = (None, "create", "append")
 _TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_TYPES)
 
@@ -331,24 +338,21 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
     """Convert messages of one topic, at least one, to Arrow.
 
     Returns:
-        The batch, the offset after the last message of each partition, and the bytes of keys and values.
+        The batch, the offset after the last message of each partition, and the bytes of keys, values and headers.
     """
-    keys = pa.array(list(map(Message.key, messages)), pa.binary())
-    values = pa.array(list(map(Message.value, messages)), pa.binary())
     headers = list(map(Message.headers, messages))
     partitions, offsets = list(map(Message.partition, messages)), list(map(Message.offset, messages))
     columns = [
-        keys,
-        values,
+        pa.array(list(map(Message.key, messages)), pa.binary()),
+        pa.array(list(map(Message.value, messages)), pa.binary()),
         pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
         pa.array(partitions, pa.int32()),
         pa.array(offsets, pa.int64()),
         *timestamps(list(map(Message.timestamp, messages))),
     ]
-    size = keys.total_values_length + values.total_values_length
     last = dict(zip(partitions, offsets, strict=True))  # offsets of a partition ascend
     reached: dict[str, Position] = {str(partition): (offset or 0) + 1 for partition, offset in last.items()}
-    return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size
+    return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, byte_count(messages)
 
 
 def timestamps(pairs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:

@@ -12,7 +12,7 @@ from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
-from distcommit.sources.kafka.client import ClientLog, KafkaConnection
+from distcommit.sources.kafka.client import ClientLog, KafkaConnection, byte_count
 from distcommit.sources.kafka.topics import MAX_BYTES, PartitionName, no_such_topic
 
 BATCH_RECORDS = 10_000
@@ -25,12 +25,12 @@ class Buffer:
 
     Attributes:
         unit: the work unit.
-        limit_bytes: bytes of message values after which a batch is yielded.
+        limit_bytes: bytes of messages after which a batch is yielded.
         is_of_topic: whether, after the last message, the topic still had the planned id. True if the cluster has no
             topic ids.
         messages: the messages, in the order of arrival.
         holes: offset ranges without records.
-        bytes: bytes of the messages' values.
+        bytes: bytes of the messages' keys, values and headers.
         unfinished: partitions with offsets that have not arrived.
         error: why the work unit failed; None if it did not.
     """
@@ -57,10 +57,10 @@ class Buffer:
         """Remove the messages of the next batch, and return them: at least one if there are any."""
         selected = self.messages[:BATCH_RECORDS]
         if self.bytes > self.limit_bytes:
-            sums = enumerate(accumulate(map(len, selected)), 1)
+            sums = enumerate(accumulate(byte_count([message]) for message in selected), 1)
             selected = selected[: next((count for count, size in sums if size >= self.limit_bytes), len(selected))]
         del self.messages[: len(selected)]
-        self.bytes -= sum(map(len, selected)) if self.messages else self.bytes
+        self.bytes -= byte_count(selected) if self.messages else self.bytes
         return selected
 
 
@@ -141,7 +141,7 @@ class Arrivals:
             return 0
         expected.next_offset += len(messages)
         expected.buffer.messages += messages
-        expected.buffer.bytes += sum(map(len, messages))
+        expected.buffer.bytes += byte_count(messages)
         if expected.next_offset >= expected.end:
             self._finish(name, expected)
         return len(messages)
@@ -163,7 +163,7 @@ class Arrivals:
                 expected.add_hole(name[1], offset)
             expected.next_offset = offset + 1
             expected.buffer.messages.append(message)
-            expected.buffer.bytes += len(message)
+            expected.buffer.bytes += byte_count([message])
         if offset >= expected.end - 1:
             self._finish(name, expected)
         return True
