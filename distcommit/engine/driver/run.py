@@ -16,6 +16,7 @@ import msgspec
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import (
     ConfigurationError,
+    FencedError,
     SourceUnavailableError,
     TransientError,
     split_remedy,
@@ -119,8 +120,10 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
     expire_older_history(_with_unrecovered_buckets(settings, recovered), 0, 1)
     superseded = launch(delete_superseded_files, settings, settings.partitions, RecoverReport)
-    _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.snapshots))
     total = sum_reports([recovered.report, *(report.report for report in superseded)])
+    if total.fenced:
+        raise FencedError.from_text(total.fenced)
+    _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.snapshots))
     succeeded = not recovered.report.reasons and not total.counts.sequences_postponed
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
     observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=total.counts))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.migration.compare_outputs import compare_outputs
-from distcommit.core.errors import DistcommitError
+from distcommit.core.errors import DistcommitError, FencedError
+from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import recover
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition
@@ -154,6 +156,19 @@ def test_garbage_collection_deletes_the_files_that_the_previous_run_replaced() -
     assert go(FOLDER, machine, THIRD).succeeded
     assert in_folders(machine) == sorted(second + read((0, 4, 5))), "at most two versions exist"
     exact(FOLDER, machine)
+
+
+def test_recovery_that_a_newer_run_fences_before_it_deletes_replaced_files_raises() -> None:
+    machine = ran(FOLDER, FIRST, SECOND)
+    settings = FOLDER.begin(machine, NOTHING)
+
+    def overtaken(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
+        if function is delete_superseded_files:
+            recover_partition(FOLDER.begin(machine, NOTHING), 0)
+        return launch(function, settings, tasks, kind)
+
+    with pytest.raises(FencedError):
+        recover(overtaken, settings)
 
 
 def test_replaced_files_are_deleted_by_the_following_run_and_the_newest_replacement_stays() -> None:
