@@ -26,7 +26,7 @@ _EVERY_S = 0.5
 
 class ProgressFile:
     """Writes the progress of a task, at most every half second, each time under a new name. The highest name is
-    current.
+    current, so the attempt that began last hides all others.
 
     Args:
         task: number of the task in the job.
@@ -36,8 +36,9 @@ class ProgressFile:
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progressed]) -> None:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
-        self._job, self._task, self._writer = job, task, uuid.uuid4().hex
         self._so_far, self._clock = so_far, settings.clock
+        self._job, self._task = job, task
+        self._writer = f"{settings.clock.now_ms():013d}{uuid.uuid4().hex}"  # sorts by the start of the attempt
         self._number, self._began_s = 0, self._clock.monotonic_s()
         self._written_s = self._began_s
 

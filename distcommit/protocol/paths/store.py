@@ -235,8 +235,9 @@ def run_table_phase(name: str) -> str:
 
 
 def progress_name(job: str, task: int, writer: str, number: int) -> str:
-    """Return the file name of a task's progress in a Spark job. If an attempt has several files, the one with the
-    highest number counts.
+    """Return the file name of a task's progress in a Spark job. The file of the task with the highest name counts.
+
+    `writer` must sort by the start of the attempt.
     """
     return f"{job}-{task:05d}-{writer}-{number:08d}"
 

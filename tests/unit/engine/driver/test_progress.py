@@ -62,6 +62,20 @@ def test_progress_over_tasks_is_the_sum_of_their_newest_files() -> None:
     )
 
 
+def test_newest_attempt_hides_the_progress_of_a_dead_one() -> None:
+    for _ in range(10):
+        clock = QuickClock()
+        settings = dataclasses.replace(WORLD.begin(Machine(), source(a=1)), clock=clock)
+        fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
+        fs.make_folders(folder)
+        dead = ProgressFile(settings, "ingest", 0, partial(Progressed, counts=RunCounts(records_read=30)))
+        for _ in range(3):
+            clock.sleep(1)
+            dead.tick()
+        with ProgressFile(settings, "ingest", 0, partial(Progressed, counts=RunCounts(records_read=5))):
+            assert read_progress(fs, folder).counts.records_read == 5
+
+
 def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
     clock = QuickClock()
     settings = dataclasses.replace(WORLD.begin(Machine(), source(a=1)), clock=clock)
