@@ -216,6 +216,8 @@ def test_a_server_that_prepares_nothing_is_refused_before_a_record_is_read(
     target = PreparingPostgresql(postgres_server, tmp_path)
     with pytest.raises(ConfigurationError, match="max_prepared_transactions"):
         target.writer(target.sink(), 1, "attempt")
+    with pytest.raises(ConfigurationError, match="max_prepared_transactions"):
+        target.sink().check_connection()
     target.sql(f"DROP SCHEMA {target.schema} CASCADE")
 
 

@@ -152,7 +152,10 @@ class ServerSink(TableSink):
         return leased
 
     def check_connection(self) -> str:
-        with closing(self._driver().client.connect(self.url, self.password_text, self.tls)):
+        driver = self._driver()
+        with closing(driver.client.connect(self.url, self.password_text, self.tls)) as connection:
+            if self.two_phase and driver.require_prepared is not None:
+                driver.require_prepared(connection)
             return f"{self.server} accepts the user"
 
     def _driver(self) -> Driver:
@@ -167,11 +170,14 @@ class Driver(NamedTuple):
         client: functions that open, check and reset a connection.
         committer: class of the committer of staged rows, by leased connection, sink and context.
         two_phase: class of the committer of prepared transactions, with the same arguments.
+        require_prepared: function that raises ConfigurationError if the server at a connection does not allow prepared
+            transactions; None if every server allows them.
     """
 
     client: Client
     committer: Callable[[Lease, Any, CommitterContext], TableCommitter]
     two_phase: Callable[[Lease, Any, CommitterContext], TwoPhaseCommitter]
+    require_prepared: Callable[[Any], None] | None = None
 
 
 @lru_cache(maxsize=64)

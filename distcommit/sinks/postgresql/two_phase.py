@@ -37,15 +37,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         self.create_missing("proofs", _CREATED)
 
     def begin(self, epoch: int) -> None:
-        (most,) = self.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
-        if not most:
-            raise ConfigurationError(
-                "the server does not allow prepared transactions",
-                id="TARGET_SETUP_INVALID",
-                expected="max_prepared_transactions above 0",
-                found=str(most),
-                todo=f"{_TODO}; or leave out `two_phase`",
-            )
+        require_prepared(self._connection)
         super().begin(epoch)
 
     def in_doubt(self) -> frozenset[Name]:
@@ -92,6 +84,19 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
                 (store, store, epoch),
             )
             self.execute("DELETE FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s", (store, epoch))
+
+
+def require_prepared(connection: psycopg.Connection) -> None:
+    """Raise ConfigurationError if the server does not allow prepared transactions."""
+    (most,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
+    if not most:
+        raise ConfigurationError(
+            "the server does not allow prepared transactions",
+            id="TARGET_SETUP_INVALID",
+            expected="max_prepared_transactions above 0",
+            found=str(most),
+            todo=f"{_TODO}; or leave out `two_phase`",
+        )
 
 
 @contextmanager
