@@ -116,6 +116,20 @@ def default_subject(topic: str, column: str) -> str:
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 
+def registry_client_class() -> type[SchemaRegistryClient]:
+    """Return the class of the client. Raises ConfigurationError if the extra `registry` is not installed."""
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "the schema registry's client is not installed",
+            id="PACKAGE_MISSING",
+            found=str(error),
+            todo=f"run `{install_command('registry')}` on the driver and on all executors",
+        ) from error
+    return SchemaRegistryClient
+
+
 class _TooLargeError(Exception):
     """Error for a response of the registry that is larger than any schema."""
 
@@ -152,20 +166,12 @@ class Registry:
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
-        try:
-            from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise ConfigurationError(
-                "the schema registry's client is not installed",
-                id="PACKAGE_MISSING",
-                found=str(error),
-                todo=f"run `{install_command('registry')}` on the driver and on all executors",
-            ) from error
+        client_class = registry_client_class()
         client = self._settings.client
         supplied = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
             typed = {key: float(value) if key in _NUMBERS else value for key, value in supplied.items()}
-            registry = SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
+            registry = client_class({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client rejects its settings",

@@ -21,6 +21,7 @@ from distcommit.constructs.registry.registry_client import (
     UnknownSchemaError,
     check_size,
     default_subject,
+    registry_client_class,
 )
 from distcommit.constructs.registry.registry_schema_policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire_format import Framed, split
@@ -160,6 +161,7 @@ class RegistryConverter(
         find_column(columns, self.column, self.type, is_bytes, "binary")
         other_columns = columns.with_or_without(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
+            registry_client_class()
             return Columns().with_fields(other_columns.fields)
         return check_unique_names(
             other_columns.with_fields([*other_columns.fields, *self._pinned_decoder().schema]), self.type, _KEEP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
+from distcommit.schemas.known_columns import Columns
 from distcommit.schemas.schema_size_limits import MOST_LEVELS
 from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import datum, record
@@ -347,3 +349,11 @@ def test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy() -
     instance.begin_work_unit(unit_of("orders"))
     with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):
         list(convert_batch(instance, batch_of([EMPTY, EMPTY]).select(["value"])))
+
+
+@pytest.mark.parametrize("pinned", [{}, {"evolution": "pin", "schema": {"version": 1}}])
+def test_missing_client_is_found_before_a_run(monkeypatch: pytest.MonkeyPatch, pinned: dict[str, Any]) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    columns = Columns.of(pa.schema([("value", pa.binary())]))
+    with pytest.raises(ConfigurationError, match="the schema registry's client is not installed"):
+        converter(**pinned).convert_columns(columns)
