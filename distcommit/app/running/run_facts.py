@@ -18,7 +18,11 @@ from distcommit.app.job_file.secrets import without_secrets
 from distcommit.stores.history.run_records import RunFacts
 
 _ITERATIONS = 200_000
-_NAMED = ("distcommit", "pyspark", "pyarrow", "confluent-kafka")
+_COMPARED = (
+    *("distcommit", "pyspark", "pyarrow", "confluent-kafka"),
+    *("duckdb", "fastavro", "msgspec", "protobuf", "ptars"),
+)
+"""Distributions that affect the records that a run writes. A killed run with other versions is not resumed."""
 
 
 def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
@@ -51,7 +55,7 @@ def _digest(tree: Mapping[str, Any], job: str) -> str:
 
 def _versions() -> dict[str, str]:
     results = {"python": platform.python_version()}
-    for name in _NAMED:
+    for name in _COMPARED:
         try:
             results[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without an optional library

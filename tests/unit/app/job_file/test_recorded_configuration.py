@@ -66,7 +66,8 @@ def test_value_from_the_environment_is_recorded_as_its_variable_name(tmp_path: P
     assert facts.config["source"]["client"] == {"sasl.password": "${PATH}"}
     assert facts.config["lock"] == {"enabled": False}
     assert (facts.is_locked, facts.retained_runs, facts.retained_tables, facts.job_file) == (False, 5, 10, str(file))
-    assert set(facts.versions) >= {"python", "distcommit", "pyspark"}
+    libraries = {"duckdb", "fastavro", "msgspec", "protobuf", "ptars"}
+    assert set(facts.versions) >= {"python", "distcommit", "pyspark", *libraries}
 
 
 def test_digest_of_settings_changes_with_hidden_values_and_environment_variables(
