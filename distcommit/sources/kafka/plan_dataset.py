@@ -156,7 +156,8 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` up to the end of a failed range, so that it is read before newer records.
+    """Return `logs` up to the end of a failed range, so that it is read before newer records. `PartitionLog.end` stays
+    the end of the partition.
 
     Partitions that `retried_end` does not name are unchanged. So are all if it is None or has another topic id. Named
     partitions without unread records of the failed range get an empty range.
@@ -168,7 +169,7 @@ def limited_to_reread(
         end = retried_end.positions.get(str(partition))
         begin = stored.get(str(partition), log.begin if isinstance(log, PartitionLog) and not stored else 0)
         if isinstance(log, PartitionLog) and isinstance(end, int) and isinstance(begin, int):
-            limited[partition] = log._replace(high=min(log.high, max(end, begin, log.low)))
+            limited[partition] = log._replace(high=min(log.high, max(end, begin, log.low)), open_end=log.end)
     return limited
 
 
@@ -230,7 +231,7 @@ def _skipped(
     rules: PlanRules, partition: int, position: int, log: PartitionLog, topic_id: str, cause: str
 ) -> SkippedRange:
     low = log.high if rules.expired_offsets == "latest" else log.low
-    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; {cause}"
+    reason = f"expired: Kafka holds offsets {log.low} to {log.end}; {cause}"
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
 
@@ -254,7 +255,7 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Plan
         dataset=urn,
         partition=partition,
         expected=f"offset {position}",
-        found=f"offsets {log.low} to {log.high}; {log.low - position} offsets have expired",
+        found=f"offsets {log.low} to {log.end}; {log.low - position} offsets have expired",
         todo="set source.expired_offsets to earliest (or nearest) or latest, which records the loss, or set the"
         " dataset's watermark",
     )

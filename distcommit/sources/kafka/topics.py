@@ -112,10 +112,10 @@ class PartitionLog(NamedTuple):
 
     Attributes:
         low: the first offset. If the partition was read to its end, the low offset is not requested and equals `high`.
-        high: the offset after the last readable record.
+        high: the offset after the last record to read.
         begin: where reading begins if the partition was never read.
-        open_end: the end beyond open transactions; 0 if it was not requested because `high` is not before the stored
-            position.
+        open_end: the end beyond open transactions and beyond `high`; 0 if it was not requested because `high` is the
+            end and not before the stored position.
     """
 
     low: int

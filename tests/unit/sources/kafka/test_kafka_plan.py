@@ -155,11 +155,24 @@ def test_expired_or_recreated_part_of_a_read_failure_is_not_waited_for() -> None
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(8, 20, 8), 1: PartitionLog(0, 20, 20), 2: "no leader"}
     logs[3] = PartitionLog(0, 9, 0)
     limited = limited_to_reread(end, logs, None, "id")
-    assert limited == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
+    assert limited == {0: PartitionLog(8, 8, 8, 20), 1: PartitionLog(0, 20, 20, 20), 2: "no leader", 3: logs[3]}
     stored = read_to("t", p0=2, p1=2)["t"]
-    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "the watermark has the start"
+    assert limited_to_reread(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20, 20), "the watermark has the start"
     assert limited_to_reread(end, logs, stored, "another id") == logs
     assert limited_to_reread(None, logs, stored, "id") == logs
+
+
+def test_retried_range_that_has_expired_is_reported_with_the_end_of_the_partition() -> None:
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(300, 900, 300)}
+    state = read_to("t", p0=100)["t"]
+    limited = limited_to_reread(Watermark({"0": 250}), logs, state, "")
+    with pytest.raises(PlanError, match="offsets 300 to 900; 200 offsets have expired"):
+        plan_dataset(source(), "t", limited, state, "")
+    planned = plan_of(plan_dataset(source(expired_offsets="earliest"), "t", limited, state, ""))
+    assert [skip.reason for skip in planned.skipped] == [
+        "expired: Kafka holds offsets 300 to 900; expired_offsets is earliest"
+    ]
+    assert ranges(planned) == [{"0": (300, 300)}]
 
 
 def test_partitions_are_datasets_if_configured(broker: MockBroker) -> None:
