@@ -65,7 +65,7 @@ class Lag:
         dataset_urn: URN of the dataset.
         records: number of unread records; None if unknown.
         seconds: age of the first unread record in seconds; None if unknown.
-        problem: why the lag is unknown; empty if it is known.
+        problem: why the lag is unknown, or may be larger; empty if it is known.
     """
 
     dataset_urn: str

@@ -29,8 +29,9 @@ def dataset_lags(
     """Yield the lag of each dataset in `states` whose topic exists.
 
     The number of records counts offsets, including compacted records and ends of transactions. The age is that of the
-    oldest first unread message of the partitions. Messages that do not arrive within `request_timeout_s` are not
-    considered; if none arrives, the age is None. It is 0 if all messages were read.
+    oldest first unread message of the partitions. It is 0 if all messages were read. If a message does not arrive
+    within `request_timeout_s`, `problem` names its partition, and the age may be larger. If none arrives, the age is
+    None.
 
     Raises:
         SourceError: if no broker responds in time.
@@ -66,7 +67,9 @@ def _lags(
         names = [name for name in dataset.names() if name in first_unread]
         times = [since[name] for name in names if name in since]
         seconds = max(0.0, (now_ms - min(times)) / 1000) if times else None if names else 0.0
-        problem = problems.get(dataset.urn, "")
+        late = ", ".join(str(name[1]) for name in names if name not in since)
+        timeout = f"no unread message arrived within {connection.request_timeout_s:g} s"
+        problem = problems.get(dataset.urn) or (f"partitions {late}: {timeout}" if late else "")
         yield Lag(dataset.urn, behind.get(dataset.urn, 0), None if problem and not times else seconds, problem)
 
 
