@@ -16,6 +16,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
+from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 from distcommit.testing.contracts import FileSystemContract
 from tests.unit.fs.fsspec_based.fsspec_file_systems import Renaming, opened
 
@@ -46,6 +47,8 @@ def test_scheme_without_a_renaming_class_is_rejected_unopened(
     with pytest.raises(ConfigurationError) as caught:
         fsspec_class(scheme)
     assert problem in caught.value.found
+    if scheme != "memory":
+        assert all(f"{known}://" in caught.value.expected for known in ("hdfs", "webhdfs", "s3", *BLOB_SCHEMES))
     assert caught.value.ids == {"scheme": scheme}
     assert caught.value.todo
 
