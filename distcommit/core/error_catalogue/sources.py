@@ -279,9 +279,17 @@ ENTRIES = (
         id="REST_PAGING_INVALID",
         error="SourceError",
         title="The server's pages do not fit source.paging",
-        cause="The pages repeat, skip or never end, are too large, or are not readable as the settings state.",
+        cause="The pages repeat, skip or never end, have too many records, or are not readable as the settings state.",
         impact=DATASET_WAITS,
         action="Correct source.paging, or request smaller pages by source.params.",
+    ),
+    ErrorEntry(
+        id="REST_ANSWER_UNUSABLE",
+        error="SourceError",
+        title="An answer of the server exceeds a limit",
+        cause="The answer is too large, takes longer than source.response_timeout_s, or is compressed more than once.",
+        impact=DATASET_WAITS,
+        action="Request smaller pages by source.params, set a longer source.response_timeout_s, or correct the server.",
     ),
     ErrorEntry(
         id="SPARK_ROWS_NOT_STAGED",

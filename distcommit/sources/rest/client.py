@@ -117,7 +117,7 @@ class RestClient:
         if "," in packed:
             raise SourceError(
                 "an answer is compressed more than once",
-                id="REST_PAGING_INVALID",
+                id="REST_ANSWER_UNUSABLE",
                 dataset=dataset,
                 expected="at most one Content-Encoding",
                 found=packed[:_SHOWN],
@@ -128,7 +128,7 @@ class RestClient:
             if len(body) > _MAX_BODY_BYTES:
                 raise SourceError(
                     "an answer is too large",
-                    id="REST_PAGING_INVALID",
+                    id="REST_ANSWER_UNUSABLE",
                     dataset=dataset,
                     expected=f"at most {_MAX_BODY_BYTES:,} bytes",
                     found="more",
@@ -139,7 +139,7 @@ class RestClient:
     def _too_slow(self, request: Request, dataset: str, error: ResponseTimeError) -> SourceError:
         return SourceError(
             "the server takes too long for an answer",
-            id="REST_PAGING_INVALID",
+            id="REST_ANSWER_UNUSABLE",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
             expected=f"a whole answer within source.response_timeout_s: {self.answer_s:g} s",

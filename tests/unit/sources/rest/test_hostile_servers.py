@@ -37,6 +37,7 @@ def test_answer_that_takes_too_long_fails_and_the_error_names_the_bound(answerin
         error = error_of(url)
     assert isinstance(error, SourceError)
     assert "source.response_timeout_s" in str(error)
+    assert str(error).startswith("REST_ANSWER_UNUSABLE: ")
     assert "0.3 s" in str(error)
     assert time.monotonic() - begun_s < 10
 
@@ -47,6 +48,7 @@ def test_body_too_large_after_decompression_fails_and_the_error_names_the_bound(
     with hostile(answering) as url:
         error = error_of(url, response_timeout_s=60)
     assert "at most 268,435,456 bytes" in str(error)
+    assert str(error).startswith("REST_ANSWER_UNUSABLE: ")
 
 
 def test_body_compressed_more_than_once_fails() -> None:
@@ -54,6 +56,7 @@ def test_body_compressed_more_than_once_fails() -> None:
         error = error_of(url, response_timeout_s=60)
     assert "Content-Encoding" in str(error)
     assert "gzip, gzip" in str(error)
+    assert str(error).startswith("REST_ANSWER_UNUSABLE: ")
 
 
 @pytest.mark.parametrize(
