@@ -12,8 +12,9 @@ from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileS
 class TwoFileSystems:
     """File system that sends each call to one of two, by its path.
 
-    It adds no order between the two. The protocol only relies on calls that are durable once they return: a put, a
-    closed file, a sync. Its attributes are those of staging and output, because only steps and writers ask for them.
+    It adds no order between the two, because the protocol only relies on calls that are durable once they return: a
+    put, a closed file, a sync. Its capabilities are those of `of_data`; its parallel calls are the larger number of
+    both.
 
     Args:
         of_store: the file system of the store.
@@ -29,7 +30,7 @@ class TwoFileSystems:
         self.parallel_buckets = max(of_store.parallel_buckets, of_data.parallel_buckets)
 
     def part_of(self, path: str) -> FileSystem:
-        """Return the file system that has a path."""
+        """Return the file system of a path."""
         is_in_store = path == self._store or path.startswith(f"{self._store}/")
         return self._of_store if is_in_store else self._of_data
 
@@ -100,5 +101,5 @@ class TwoFileSystems:
 
 
 def file_system_at(fs: FileSystem, root: str) -> FileSystem:
-    """Return the file system that has this folder of a job."""
+    """Return the file system that has this root of a job."""
     return fs.part_of(root) if isinstance(fs, TwoFileSystems) else fs

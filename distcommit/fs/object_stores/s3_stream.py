@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class PartUpload:
-    """Sender of the bytes of a multipart upload. It holds at most one part in memory.
+    """Sender of the bytes of a multipart upload in parts of 8 MiB. Less than one part is in memory between calls.
 
-    An upload has at most 10,000 parts, so that an object has at most 80 GiB.
+    An object has at most 78 GiB, because an upload has at most 10,000 parts.
 
     Args:
         requests: the requests to the bucket.
@@ -48,8 +48,8 @@ class S3Stream(io.RawIOBase):
     """Python stream that writes a new object. The object is visible and durable after `close`, and never replaces
     another one.
 
-    A small object takes one request. A larger one is a multipart upload, of which at most 8 MiB are in memory. If the
-    process dies, the upload remains; `discard_stream` deletes it.
+    An object of less than 8 MiB takes one request. A larger one is a multipart upload. If the process dies, the upload
+    remains; `discard_stream` deletes it.
 
     Args:
         requests: the requests to the bucket.
@@ -98,11 +98,11 @@ class S3Stream(io.RawIOBase):
             super().close()
 
     def __del__(self) -> None:
-        """Leave an abandoned stream open: closing it would publish the object."""
+        """Leave an abandoned stream open, because closing it would publish the object."""
 
 
 def discard_stream(requests: S3Requests, key: str) -> None:
-    """Delete the object that a stream wrote, and unfinished uploads to its key."""
+    """Delete the object at a key, and all unfinished uploads to the key."""
     for upload_id in requests.uploads_to(key):
         try:
             requests.abort_upload(key, upload_id)
