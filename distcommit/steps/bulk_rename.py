@@ -136,7 +136,6 @@ class _Group:
         return [index for index in self.indices if steps[index].file.staged_path[cut:] in names] if names else []
 
     def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
-        """Return the file names in the target folder, in the order of the indices."""
         cut = name_begins(steps[self.indices[0]].folders[1])
         return [steps[index].file.final_path[cut:] for index in self.indices]
 
@@ -147,7 +146,7 @@ def name_begins(folder: str) -> int:
 
 
 def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
-    """Group at least one step by folders. Consecutive steps mostly share them."""
+    """Group at least one step by folders."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
     for index, step in enumerate(steps):
@@ -224,7 +223,6 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self._sound(groups))
 
     def _missing_in(self, group: _Group) -> list[int]:
-        """Return the indices of the steps whose file is not in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         present = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
         files = [steps[index].file for index in group.indices]
@@ -233,7 +231,6 @@ class _Batch:
         return [index for index in group.indices if not _is_in(present, steps[index])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
-        """Rename the files of these groups that are not known to be done, one by one."""
         ready = [group for group in self._sound(groups) if group.left]
         for group in ready:
             try:
@@ -284,7 +281,7 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
-        """Sync folders of groups. An error of one folder fails the steps of its groups; a disk error fails all steps."""
+        """Sync folders of groups. An error of a folder fails the steps of its groups; a disk error fails all steps."""
         folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -304,7 +301,6 @@ class _Batch:
                 self._fail(group, failed[folder], "a published folder could not be synced", folder)
 
     def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
-        """Return the groups with at least one step that has not failed."""
         return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
     def _fail(self, group: _Group, error: DistcommitError | OSError, subject: str, path: str) -> None:

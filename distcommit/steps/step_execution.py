@@ -228,7 +228,6 @@ def _execute_kind(
 
 
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
-    """Return the verdict or the error of each step. If `verify_all` raises, verify each step alone."""
     try:
         return _one_for_each(steps, kind.verify_all(steps))
     except Exception as error:

@@ -121,7 +121,6 @@ def _lets_one_win(fs: FileSystem, folder: str) -> None:
 
 
 def _keeps_names(fs: FileSystem, folder: str) -> None:
-    """Check that each name is either stored unchanged or rejected."""
     for name in (*_KEPT_NAMES, *_ODD_NAMES):
         path = f"{folder}/{name}"
         result = _result(_write, fs, path, b"x")

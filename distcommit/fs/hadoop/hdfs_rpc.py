@@ -134,7 +134,6 @@ class HdfsRpcWriter:
 
 @contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Raise the client's errors as OSError, without Java's stack trace."""
     try:
         yield
     except FileNotFoundError as error:

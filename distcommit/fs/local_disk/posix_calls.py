@@ -183,7 +183,6 @@ class RealPosixCalls:
             os.close(opened)
 
     def _opened(self, folder: str, *, readable: bool = False) -> int | None:
-        """Open a folder beneath its root. Return None if it is in no root."""
         for root in self._roots:
             if folder == root or folder.startswith(f"{root}/"):
                 return open_below(root, folder, readable=readable)

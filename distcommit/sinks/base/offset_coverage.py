@@ -51,7 +51,8 @@ class OffsetCoverage:
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """The ranges for `Prepared.holes` if no row was written, so that no commit info contains them; otherwise empty."""
+        """The ranges for `Prepared.holes` if no row was written, so that no commit info contains them; otherwise
+        empty."""
         return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:

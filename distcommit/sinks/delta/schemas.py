@@ -1,4 +1,4 @@
-"""Schemas of records and of Delta tables: whether records fit a table, and whether files can be added to it."""
+"""Schemas of records and of Delta tables: whether records fit, and whether files can be added."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.st
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types without columns that are null in every row. Raises ConfigurationError if Delta
-    has no type for a column, or rejects its name."""
+    """Return the schema in Delta's types, without columns that are null in every row. Raises ConfigurationError if no
+    column remains, or Delta has no type for a column or rejects its name."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):

@@ -29,7 +29,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 def required_struct(schema: pa.Schema) -> StructType:
     """Return the Iceberg type of records of this schema, with arbitrary ids. Raises ConfigurationError if Iceberg has
-    no type for a column."""
+    no type for a column, a name is not allowed, or no column remains."""
     fields: list[NestedField] = []
     for field in storable(schema):
         try:

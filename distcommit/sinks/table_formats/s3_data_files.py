@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = None) -> S3Requests:
-    """Return the client of a bucket, cached in each process. `options` are endpoint, region and credentials as boto3's
-    client takes them; missing ones come from the environment. Raises ConfigurationError if the package's `extra` is
-    missing."""
+    """Return the client of a bucket. A process keeps the eight that were used last. `options` are endpoint, region and
+    credentials as boto3's client takes them; missing ones come from the environment. Raises ConfigurationError if the
+    package's `extra` is missing."""
     sorted_options = tuple(sorted((options or {}).items()))
     return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 

@@ -1,4 +1,4 @@
-"""Convert Arrow columns to values of JSON and CSV and back, without loss.
+"""Conversion of Arrow columns to values of JSON and CSV and back, without loss.
 
 Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC; values outside the years 1
 to 9999, or outside the day, are Arrow's numbers. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
@@ -81,7 +81,8 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`. Raises ValueError or other built-in errors."""
+    """Return a column from results of `values_of`. Raises ValueError or other built-in errors if a value does not
+    fit."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]
@@ -105,7 +106,7 @@ def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Return a column without lists and structs, in which all values but numbers, texts and booleans are text."""
+    """Return a column without lists and structs, in which all values but numbers and booleans are text."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return to_text(array.dictionary_decode())
@@ -128,7 +129,7 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def csv_text(array: pa.Array) -> pa.Array:
-    """Return a column for CSV: as `to_text`, but floats are text if any is not finite."""
+    """Return a column for CSV: as `to_text`, but floats are text if any of them is not finite."""
     result = to_text(array)
     if not pa.types.is_floating(result.type) or _all_finite(result):
         return result
