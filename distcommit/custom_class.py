@@ -79,7 +79,6 @@ class CustomClass(SettingsModel):
         default."""
 
     def guard(self, *contract: type[Exception]) -> AbstractContextManager[None]:
-        """Return the context manager `custom_code` for this section and class."""
         return custom_code(self._section, self.class_name, *contract)
 
     def __getstate__(self) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""File system for dry runs of a sweep: it records deletions instead of executing them."""
+"""File system for dry runs of a sweep."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ class NetworkFileOperations(FileSystem, Protocol):
     A client may repeat a request whose response was lost, so `rename` of a subclass must not replace a file.
     """
 
-    def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the file's bytes in order."""
-        ...
+    def read_chunks(self, path: str) -> Iterator[bytes]: ...
 
     def read(self, path: str) -> bytes:
         return b"".join(self.read_chunks(path))

@@ -146,7 +146,6 @@ def name_begins(folder: str) -> int:
 
 
 def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
-    """Group at least one step by folders."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
     for index, step in enumerate(steps):
@@ -262,9 +261,8 @@ class _Batch:
     def confirm_folders(self) -> None:
         """Fail the steps of each group whose folder now leads out of its root.
 
-        A link may have replaced a folder between the first check and a rename. The file may then be elsewhere and must
-        not count as published. If a folder was moved as a whole, only the parent folder is checked, because its files
-        were listed.
+        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count as
+        published. If a folder was moved as a whole, only its parent is checked, because its files were listed.
         """
         if not self._fs.has_links:
             return

@@ -153,12 +153,10 @@ class FsRenameCommitStep(CommitStep):
 
     @property
     def source(self) -> str:
-        """Return the absolute staged path."""
         return f"{self.context.staging_root}/{self.file.staged_path}"
 
     @property
     def target(self) -> str:
-        """Return the absolute final path."""
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
@@ -225,7 +223,6 @@ class FsRenameCommitStep(CommitStep):
         return self.context.fs.status(self.target) is None
 
     def probe(self) -> Verification:
-        """Verify once."""
         fs = self.context.fs
         staged = fs.status(self.source)
         return self.judge(staged, fs.status(self.target))

@@ -129,7 +129,6 @@ class SinkCommitStep(CommitStep):
     def execute_atomically(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one atomic call of its committer."""
         return cls._commit(steps, is_complete=True)
 
     @classmethod

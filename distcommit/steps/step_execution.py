@@ -56,7 +56,6 @@ class Outcomes(Generic[Name]):
         )
 
     def flow(self) -> FlowCounts:
-        """Return the sum of the counts of all sequences."""
         return sum(self.counts.values(), FlowCounts())
 
 
@@ -100,15 +99,14 @@ def execute_sequences(
     """Execute the steps of many sequences, each in its own order. Return once all effects are durable.
 
     A sequence stops at its first failed step; other sequences continue. Steps that their class puts into one batch
-    (`CommitStep.batches`) are executed together. If several sequences have reached batches of the same class, these
-    batches are joined.
+    (`CommitStep.batches`) are executed together, also with batches of the same class of other sequences.
 
     Args:
         sequences: the steps by sequence name.
         verify_first: whether to verify the steps of a batch before executing it, as replay requires.
         wholes: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
-            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached these steps.
-            If one of them has failed before, the others fail with HeldBackError, and wait for a later run.
+            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
+            of them has failed before, the others fail with HeldBackError.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}

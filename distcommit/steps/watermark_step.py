@@ -18,9 +18,7 @@ from distcommit.steps.step_registry import register
 class WatermarkStore(Protocol):
     """Storage of watermarks."""
 
-    def watermark(self, urn: str) -> Watermark | None:
-        """Return the dataset's stored watermark; None if there is none."""
-        ...
+    def watermark(self, urn: str) -> Watermark | None: ...
 
     def compare_and_set(self, urn: str, low: Watermark | None, high: Watermark) -> bool:
         """Set `high` durably if the stored watermark is `low`. Otherwise return False."""

@@ -3,12 +3,12 @@ is created.
 
 fsspec guarantees little:
 
-- A file is created with mode `xb` and renamed by the class's own `mv`. The inherited `mv` copies and deletes, so a
-  paused run could restore a file that an operator has abandoned meanwhile. A class that inherits `mv` is rejected.
+- The inherited `mv` copies and deletes, so a paused run could restore a file that an operator has abandoned meanwhile.
+  A class that inherits `mv` is rejected.
 - Nothing can be synced. A job whose commits must survive a power loss is rejected.
 - There are no file ids. Files are identified by size and checksum.
-- On SMB a rename uses an open handle, and succeeds even if the file was deleted in between (observed on Samba). The
-  name then remains until the handle is closed. Therefore `delete` waits until the name is gone.
+- On SMB a rename uses an open handle, and succeeds even if the file was deleted in between. The name then remains until
+  the handle is closed. Therefore `delete` waits until the name is gone.
 """
 
 from __future__ import annotations

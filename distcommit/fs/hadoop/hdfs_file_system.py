@@ -2,12 +2,11 @@
 
 Facts that the implementation relies on (Hadoop 3.4):
 
-- Names are durable when a call returns, because the NameNode syncs its edit log first. `sync` therefore does nothing.
-- Bytes are durable when their file is closed, if the client sets the sync flag on the last packet of each block. A
-  closed file cannot be synced.
+- Names are durable when a call returns, so `sync` does nothing.
+- Bytes are durable when their file is closed, if the client sets the sync flag on the last packet of each block.
 - Renames use `rename2` without overwriting. The older `rename` moves a file into an existing folder at the target.
-- A client may repeat a request whose response was lost. If the first rename succeeded, the second one fails because its
-  source is missing.
+- A client may repeat a request whose response was lost. A rename repeated after success fails, because its source is
+  missing.
 """
 
 from __future__ import annotations

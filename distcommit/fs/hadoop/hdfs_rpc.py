@@ -26,11 +26,9 @@ _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFai
 class HdfsRpc:
     """Requests to a NameNode or name service over RPC. Connects at the first request. Picklable.
 
-    Reads go to the active NameNode even if observer NameNodes are configured, because an observer may lag behind a
-    state that another client has already read.
-
-    Connecting to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times. The default of 15
-    attempts takes three minutes.
+    Reads go to the active NameNode, because observer NameNodes may lag behind what other clients have read. Connecting
+    to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times: 15 by default, which takes three
+    minutes.
 
     Args:
         authority: host and port of a NameNode, or a name service of the Hadoop configuration.

@@ -2,8 +2,8 @@
 
 Differences from the native RPC (Hadoop 3.4):
 
-- A DataNode syncs data from WebHDFS only if its `dfs.datanode.synconclose` is set, and the protocol cannot request it.
-  A job whose commits must survive a power loss is therefore rejected.
+- Data is synced only if the DataNodes' `dfs.datanode.synconclose` is set. A job whose commits must survive a power loss
+  is rejected.
 - Creating a folder also creates its missing parents, so their existence is checked beforehand.
 - File ids are available, and renames keep them.
 """

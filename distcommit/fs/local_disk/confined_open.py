@@ -1,7 +1,7 @@
 """Open folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of the root.
 
-The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder. Therefore
-a link that is created between the check and the deletion has no effect.
+The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder, so a link
+that is created in between has no effect.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Azure Blob Storage: put-if-absent by conditional PUT, publication by a conditional copy inside the container.
 
-Facts that this relies on, read from the REST API's reference and observed on the test server:
+Facts that this relies on (REST API's reference, observed on the test server):
 
-- A PUT or a copy with `If-None-Match: *` writes the blob only if the name is free. Each put has an id in the blob's
-  metadata, which identifies it after a lost response. A copy has the metadata of its source.
-- A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it to
-  that path and then deletes it. A blob whose metadata names its own path is published.
-- The store may complete a copy after its response. Until then the target is an empty blob. Therefore `rename` deletes
-  the staged file only once the target is complete. A copy fails if its source changes before, so a copy in progress
-  cannot outlive a deleted staged file.
+- A PUT or a copy with `If-None-Match: *` writes the blob only if the name is free. An id in the blob's metadata
+  identifies each put after a lost response. A copy has the metadata of its source.
+- A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it
+  there and then deletes it. A blob whose metadata names its own path is published.
+- The store may complete a copy after its response; until then the target is empty. So the staged file is deleted only
+  then. A copy whose source is deleted before fails.
 - Writing begins with an empty blob, which reserves the name. A closed empty file is marked in its metadata.
-- An acknowledged change is durable, and every later request sees it, listings included (strong consistency).
+- An acknowledged change is durable, and every later request sees it, listings included.
 - Folders are prefixes of names.
 """
 

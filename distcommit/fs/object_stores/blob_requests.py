@@ -105,7 +105,6 @@ class BlobRequests:
         ]
 
     def list_details(self, prefix: str) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the folders and objects directly below a prefix, with the details of each object."""
         with self.errors_of(prefix):
             listing = obstore.list_with_delimiter(self._store, prefix)
         # Some programs put an empty object in place of a folder.
@@ -125,7 +124,6 @@ class BlobRequests:
         self._repeat(target, lambda: obstore.copy(self._store, source, target, overwrite=False))
 
     def delete(self, key: str) -> bool:
-        """Delete an object. Return False if it does not exist."""
         try:
             with self.errors_of(key):
                 obstore.delete(self._store, key)
@@ -141,13 +139,11 @@ class BlobRequests:
             )
 
     def open_reader(self, key: str) -> Any:
-        """Return a reader of an object that can seek."""
         with self.errors_of(key):
             return obstore.open_reader(self._store, key)
 
     @contextmanager
     def errors_of(self, key: str) -> Iterator[None]:
-        """Raise errors of `obstore` as OSError or ConfigurationError."""
         try:
             yield
         except (FileNotFoundError, BaseError) as error:

@@ -1,7 +1,6 @@
 """Folders of input files in Azure Blob Storage, with the calls of fsspec that `InputFolder` uses.
 
-The file system of fsspec in `obstore` is not used, because its listings have no times, and their ETags are written
-differently from those of a single blob.
+Listings of the file system in `obstore` have no times, and other ETags than single blobs.
 """
 
 from __future__ import annotations

@@ -65,5 +65,4 @@ def key_of(path: str) -> str:
 
 
 def folder_key_of(path: str) -> str:
-    """Return the prefix of the keys in a folder."""
     return f"{path.strip('/')}/" if path.strip("/") else ""

@@ -1,14 +1,14 @@
 """Object stores with the S3 protocol: put-if-absent by conditional PUT, publication by completing a multipart upload.
 
-Facts that this relies on, read from the S3 API reference and observed on the test server:
+Facts that this relies on (S3 API reference, observed on the test server):
 
-- A PUT with `If-None-Match: *` writes the object only if the key is free. If the client repeats a request whose
-  response was lost, the key appears taken. Each put therefore has an id in the object's metadata, which identifies it.
-- Objects cannot be renamed. A staged file is a multipart upload to the key where it will be published. Completing the
-  upload ends the staged file and creates the published one in one conditional step. The file's name in staging is a
-  small object, the marker, with the id and the parts of the upload. A marker without its upload has no effect.
+- A PUT with `If-None-Match: *` writes the object only if the key is free. An id in the object's metadata identifies
+  each put after a lost response.
+- Objects cannot be renamed. A staged file is a multipart upload to the key where it will be published. Completing it
+  ends the staged file and creates the published one in one conditional step. The file's name in staging is a small
+  object, the marker, with the id and the parts of the upload. A marker without its upload has no effect.
 - An object is identified by the id that its upload was given, together with its ETag.
-- An acknowledged change is durable, and every later request sees it, listings included (strong consistency).
+- An acknowledged change is durable, and every later request sees it, listings included.
 - Folders are key prefixes.
 """
 
@@ -182,7 +182,6 @@ class S3Upload(ChecksummingWriter):
 
 
 def _put_new(requests: S3Requests, key: str, data: bytes, metadata: dict[str, str]) -> ObjectHead | None:
-    """Put an object if the key is free. Return None if it is not."""
     metadata = {**metadata, _ID: uuid.uuid4().hex}
     try:
         return ObjectHead(len(data), requests.put(key, data, metadata, if_absent=True), metadata)

@@ -28,7 +28,6 @@ class PartUpload:
         self._waiting, self._etags = bytearray(), list[str]()
 
     def write(self, data: ReadableBuffer) -> None:
-        """Append bytes, and send each part that has become complete."""
         self._waiting += data
         while len(self._waiting) >= PART_BYTES:
             self._send(PART_BYTES)

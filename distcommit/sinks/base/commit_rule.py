@@ -4,8 +4,8 @@ A request names its bases: the epochs that the target may have for the dataset b
 epoch shows that the target or the store was restored from a copy, or recreated.
 
 Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
-removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers record it in
-their commit infos, and committers refuse requests of another ledger.
+removed without its data has an identity, which is assigned when it is created. Writers record it in their commit infos,
+and committers refuse requests of another ledger.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | N
     """Return the outcome of a request that must not be committed, given the target's ledger row. Return None if it
     must: the caller then commits its data with the row that `committed` returns, in one transaction.
 
-    A row with a higher epoch rejects the request, too. A run seals a sequence only after all earlier sequences of the
+    A higher epoch in the row rejects the request, too. A run seals a sequence only after all earlier ones of the
     dataset are done, so another store has committed the row, or the request is of a zombie, whose outcome is ignored.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
@@ -69,7 +69,6 @@ def of_another_ledger(request: CommitRequest, identity: str) -> str:
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the ledger row after the request is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     return replace(
         row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)

@@ -1,8 +1,8 @@
 """Connections to database servers that a process keeps between commits.
 
 A committer leases a connection. If all its callbacks have succeeded, it releases the connection, which restores the
-session's first state for the next lease. After any error it closes the connection, so that a transaction with an
-unknown outcome is never continued. No two committers or processes share a connection.
+session's first state. After any error it closes the connection, so that a transaction with an unknown outcome is never
+continued.
 """
 
 from __future__ import annotations
@@ -222,7 +222,6 @@ def lease(address: Address, password: str) -> Lease:
 
 @atexit.register
 def close_idle_connections() -> None:
-    """Close the idle connections of this process."""
     for (_, process), pool in list(_pools.items()):
         if process == os.getpid():
             pool.close_idle()

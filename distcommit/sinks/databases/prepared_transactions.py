@@ -1,11 +1,11 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
 If a prepared transaction is gone, the database does not report whether it was committed or rolled back. So each
-transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
-and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
+transaction inserts a row, its proof, which is visible once it is committed. Then the ledger row is changed and the
+proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
-A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once writers of a newer run
-have begun, because from then on the attempt is fenced.
+A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once a newer run has begun,
+because the attempt is fenced then.
 """
 
 from __future__ import annotations
@@ -223,9 +223,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
-        committing finds the first one missing and stops. If the request has no commit infos, roll back all transactions
-        of its dataset and branch up to its epoch. Raises ConflictError if a transaction is committed and its rows have
-        no tags."""
+        committing finds the first one missing and stops. If the request has no commit infos, roll back all of its
+        dataset and branch up to its epoch. Raises ConflictError if one is committed and its rows have no tags."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:

@@ -92,7 +92,6 @@ class ServerSink(TableSink):
 
     @property
     def password_text(self) -> str:
-        """The password, with the content of the files that it names."""
         return with_secret_files(self.password.get_secret_value())
 
     @property

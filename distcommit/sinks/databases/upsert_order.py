@@ -3,11 +3,11 @@
 Four columns record where a row comes from: the dataset (`OF`), the epoch that read it, its source partition within the
 source's incarnation (`PART`), and its position there. Rows are compared as follows:
 
-- Of two rows of one partition, the row with the later position is newer, whichever branch it came through.
+- Of two rows of one partition, the one with the later position is newer, whichever branch it came through.
 - Positions of files and lists are counted from the watermark on, so they are compared within one epoch only.
 - Other pairs of rows have no order in the source. The row that is read now is newer.
-- A row that is reprocessed from error files has the epoch of the run that had read it first. It is newer only than rows
-  of older epochs of its dataset.
+- A row that is reprocessed from error files has the epoch of its first read, and is newer only than rows of older
+  epochs of its dataset.
 - If the sink names a `version` column, its values are compared instead, and tables have none of the four columns.
 """
 

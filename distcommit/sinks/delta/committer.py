@@ -176,8 +176,6 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             self.failed([batch], error)
 
     def _try(self, batch: _Batch) -> None:
-        """Try to commit once. Requests have no outcome afterwards if another writer commits first, or an error is
-        raised."""
         newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
         if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}

@@ -1,8 +1,7 @@
 """A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
 An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it outlives old log
-entries. The number is the beginning of the SHA-256 of a file in the job's output, because deltalake can't set
-properties in one commit with data.
+entries. The number is the beginning of the file's SHA-256. deltalake can't set properties in one commit with data.
 """
 
 from __future__ import annotations

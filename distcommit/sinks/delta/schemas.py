@@ -99,7 +99,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )
@@ -110,7 +110,6 @@ def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Raise ConfigurationError if a setting of the table prevents adding data files."""
     configuration = table.metadata().configuration
     problems = [
         f"{key}: {reason}"

@@ -1,8 +1,7 @@
 """The content sum: a checksum of a file's records that does not depend on their order.
 
-It is the sum modulo 2^64 of one hash for each record. The hash covers all columns of the record together, so the sum
-changes if two records exchange a value. (An exclusive or would cancel two equal records.) The sums of files add up to
-the sum of a dataset's sequence. The keys are in this module, so the sum does not detect deliberate changes.
+It is the sum modulo 2^64 of one hash for each record, which covers all of its columns together. The sums of files add
+up to the sum of a dataset's sequence. The keys are in this module, so deliberate changes are not detected.
 
 It is computed from Arrow data before writing, and again after reading. So it covers only what all formats preserve:
 
@@ -96,7 +95,6 @@ def _key(name: str) -> np.uint64:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Remove extension types, and dictionaries that have nulls or are larger than the batch."""
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or len(array.dictionary) > len(array)):

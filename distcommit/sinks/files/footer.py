@@ -263,7 +263,6 @@ def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[st
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:
-    """Open a local file for random access; read a remote file as a whole."""
     return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
 
 

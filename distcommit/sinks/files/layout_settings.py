@@ -53,7 +53,6 @@ class ColumnSettings(SettingsModel):
 
 
 def _partitions(value: Any) -> Any:
-    """Validate one partition or several. Raises ValueError for an invalid section."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
@@ -134,8 +133,7 @@ class FileLayout(SettingsModel):
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time span of a file's outermost folder by time in ms since 1970; None if it has
-        none."""
+        """Return the end of the time span of a file's outermost folder by time, in ms since 1970; None without one."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -152,7 +150,7 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if records lack a column, or have a type or name that the format does not support."""
+        """Raise ConfigurationError if records lack a column, or the format does not support a type or name."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)

@@ -103,7 +103,6 @@ class OpenFile:
         return 0 if self._staged is None else self._staged.size_bytes
 
     def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Add waiting rows of this size in bytes. Return the increase of `waiting_bytes`."""
         grown = plain_bytes + _BATCH_OVERHEAD_BYTES
         self._waiting.append(rows)
         self.waiting_bytes += grown

@@ -288,7 +288,6 @@ class AttemptFiles(SinkWriter):
             self._write(key)
 
     def _make_room(self) -> None:
-        """Write the largest row groups until half of the memory is free."""
         for key in sorted(self._files, key=lambda k: self._files[k].waiting_bytes, reverse=True):
             if key in self._files:  # else it was finished early to open another
                 self._write(key)

@@ -151,7 +151,6 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     # -- committing
 
     def _round(self, batches: Sequence[_Batch]) -> None:
-        """Try once to commit all batches. After an exception the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
         changes = run_parallel(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
@@ -173,7 +172,6 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
                 batch.snapshot = None
 
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
-        """Return the change that commits the accepted requests. Set the outcomes of the others."""
         batch.answers = {}
         if isinstance(table, Exception):
             batch.answer_all(RetryLater(error_text(table)))

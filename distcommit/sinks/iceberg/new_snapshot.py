@@ -160,7 +160,6 @@ class NewSnapshot:
         return [writer.to_manifest_file()]
 
     def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Merge many small manifests into one, so that their number does not grow with each snapshot."""
         properties = self.table.metadata.properties
         if not property_as_bool(properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True):
             return manifests

@@ -1,8 +1,7 @@
 """Find data files of aborted attempts in Iceberg tables' folders, and delete those that no snapshot has.
 
-A store that was restored from a copy considers attempts aborted that the table has committed since. So a file is not
-deleted if a snapshot has it. The note of each file has the table's sequence number when the file was created; any
-snapshot with the file has a greater one.
+A store that was restored from a copy considers attempts aborted that the table has committed since. The note of each
+file has the table's sequence number when the file was created; any snapshot with the file has a greater one.
 """
 
 from __future__ import annotations

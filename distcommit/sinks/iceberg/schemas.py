@@ -80,7 +80,7 @@ def holds(have: IcebergType, want: IcebergType) -> bool:
 
 
 def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
     return missing_from_table(have, want, inner_fields, holds)
 
 

@@ -117,7 +117,6 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
 
 
 def _can_be_folders(partition: PartitionKey) -> bool:
-    """Return whether folders can be named after a partition. Readers do not use these names."""
     return all(len(part.encode()) <= _MOST_NAME_BYTES for part in partition.to_path().split("/"))
 
 

@@ -341,7 +341,6 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
 
 
 def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
-    """Yield the problems of a partition of the ledger: keys that name no dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"

@@ -1,8 +1,7 @@
 """The committer of records and ledger rows of many datasets in one Kafka transaction.
 
-A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
-it. Then the committer reads the ledger up to its end, including open transactions. A dataset always has the same
-transactional id, so the ledger then has all its commits.
+A transactional id has one producer at a time: `init_transactions` fences an older one and ends its transaction. Then
+the committer reads the ledger to its end, which has all commits of the id's datasets.
 """
 
 from __future__ import annotations
@@ -286,7 +285,6 @@ class KafkaCommitter(SinkCommitter):
         *,
         denied: bool,
     ) -> None:
-        """Create missing topics if allowed. Set the outcomes of requests whose topic can't be written to."""
         requested = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
@@ -369,7 +367,6 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return HeldBack for the remaining requests of an atomic commit if one has failed; otherwise empty."""
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

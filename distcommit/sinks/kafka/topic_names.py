@@ -61,7 +61,6 @@ def ledger_key(store_id: str, request: CommitRequest) -> bytes:
 
 
 def row_name(key: bytes) -> RowName | None:
-    """Parse the key of a ledger row; None if it is not valid."""
     try:
         return from_json(key, RowName)
     except NOT_OURS:

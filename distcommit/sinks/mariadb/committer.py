@@ -135,7 +135,6 @@ class MariadbCommitter(ServerCommitter):
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Create or alter a table outside of transactions. Return an outcome if that fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:

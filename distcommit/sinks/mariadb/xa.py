@@ -1,8 +1,8 @@
 """Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
 A prepared transaction belongs to its session until the server has ended the session, some time after the client has
-closed it. Until then XA COMMIT by another session fails with "unknown XID", although XA RECOVER lists the transaction.
-A prepared transaction prevents ALTER and DROP of its table, also after a restart of the server.
+closed it. Until then XA COMMIT by another session fails with "unknown XID". A prepared transaction prevents ALTER and
+DROP of its table, also after a restart of the server.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raise RefusedError if the types of the rows do not fit into the table's columns."""
+    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:

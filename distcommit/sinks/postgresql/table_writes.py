@@ -196,7 +196,6 @@ def create(
     keys: Sequence[str],
     tags: Mapping[str, int],
 ) -> Table:
-    """Create the table for rows of this schema, unless another session has done so."""
     alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
         sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column_type(column)))

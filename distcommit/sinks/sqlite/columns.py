@@ -80,7 +80,7 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raise RefusedError if the types of the rows do not fit into the table's columns."""
+    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]

@@ -291,7 +291,6 @@ def _key(request: CommitRequest) -> Key:
 
 
 def _without_row(request: CommitRequest, live_paths: AbstractSet[str]) -> FailedForGood | None:
-    """Return FailedForGood if data files of the request are in the table although it has no ledger row for it."""
     present = [file["path"] for file in files_of(request) if file["path"] in live_paths]
     if not present:
         return None

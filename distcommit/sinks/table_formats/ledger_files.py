@@ -2,8 +2,8 @@
 
 A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
 all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
-that a Delta table's transaction names. The files are in the job's output, where removal of a table's orphan files does
-not delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed.
+that a Delta table's transaction names. The files are in the job's output, so removal of a table's orphan files keeps
+them. They are deleted once a text that does not name them is committed.
 """
 
 from __future__ import annotations

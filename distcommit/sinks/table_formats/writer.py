@@ -120,7 +120,6 @@ class DataFiles(ABC, Generic[PartitionT]):
                 self._finish(self._open.pop(next(iter(self._open))))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish all files, and return their entries for the commit info."""
         while self._open:
             self._finish(self._open.popitem()[1])
         return self._finished

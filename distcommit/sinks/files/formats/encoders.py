@@ -68,16 +68,9 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     configured_dictionaries: Collection[str] = (),
 ) -> Encoder:
-    """Return a new encoder. Raises ConfigurationError if the format has no type for a column.
-
-    Args:
-        file_format: format of the file.
-        schema: columns of the rows.
-        compression: compression of the file.
-        options: further options of pyarrow, for Parquet.
-        bloom_filters: columns with a Bloom filter, for ORC.
-        configured_dictionaries: columns whose dictionary `options` set, for Parquet.
-    """
+    """Return a new encoder, or raise ConfigurationError if the format has no type for a column. `options` are further
+    options of pyarrow for Parquet, `configured_dictionaries` the columns whose dictionary they set, and `bloom_filters`
+    the columns of ORC with a Bloom filter."""
     if file_format == "avro":
         return AvroEncoder(schema, compression)
     if file_format == "orc":

@@ -56,12 +56,10 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
 
 
 def plain_fields(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that reading returns: without dictionaries."""
     return pa.schema([pa.field(f.name, _without_dictionaries(f.type), f.nullable) for f in schema])
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """Return the values of a column for JSON; null is None."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return values_of(array.dictionary_decode())
@@ -119,7 +117,6 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `to_text`. Raises the errors of `array_of`."""
     if _is_binary(kind):
         results = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
         return pa.array(results, kind)

@@ -28,8 +28,8 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the process's catalog for these settings. A forked process opens its own. The eight catalogs that were
-    used last stay open, and others are closed. Raises the client's error if the catalog can't be opened."""
+    """Return the process's catalog for these settings. The eight that were used last stay open, others are closed.
+    Raises the client's error if the catalog can't be opened."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
         if key not in _opened:

@@ -166,9 +166,8 @@ class RestTables(Tables):
         """Apply a change and return the outcome, as `_commit`. Also test whether the catalog applies every change of a
         request.
 
-        The test sends the change together with a second change of the same table, and then checks that both were
-        applied. A catalog that rejects the request as a conflict or a bad request passes, because it did not skip a
-        change silently. The change is then sent alone.
+        The test adds a second change of the same table to the request, and then checks that both were applied. A
+        catalog that rejects this as a conflict or a bad request passes, because it does not skip changes silently.
         """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
@@ -216,5 +215,4 @@ class RestTables(Tables):
 
 
 def _adds(change: Change) -> set[int]:
-    """Return the ids of the snapshots that a change adds, which prove in a table that it was applied."""
     return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

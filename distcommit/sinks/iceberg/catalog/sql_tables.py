@@ -65,7 +65,6 @@ class SqlTables(Tables):
         return same
 
     def _moved(self, created: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
-        """Move the pointers of tables that have not changed. Return for each table whether it was moved."""
         sync()
         for _ in tries():
             with self._engine.connect() as connection:
@@ -92,7 +91,6 @@ class SqlTables(Tables):
         return same
 
     def _delete_old_metadata_files(self, moved: tuple[Change, TableMetadata]) -> None:
-        """Delete metadata files that the table no longer names, if its properties request that."""
         change, after = moved
         try:
             self.catalog._delete_old_metadata(self._io, change.table.metadata, after)
@@ -177,7 +175,6 @@ class SqlTables(Tables):
     def _locations(
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
-        """Return the metadata files of tables that exist. With `lock`, lock them until the transaction ends."""
         locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:

@@ -82,18 +82,18 @@ class Tables(ABC):
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the present versions of the tables that exist. Raises the error of the first table that can't be
-        read."""
+        """Load the present versions of the tables that exist. Raises an error if one can't be read."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load the present versions of the tables that exist. For a table that can't be read, return the error instead."""
+        """Load the present versions of the tables that exist. For a table that can't be read, return the error
+        instead."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table. Return for each whether it was applied; False if its table has
-        changed meanwhile.
+        """Apply changes, at most one for each table. Return for each whether it was applied, which it is not if its
+        table has changed meanwhile.
 
         `sync` is called once all new files are written. After an exception the outcome is unknown.
         """
@@ -150,8 +150,6 @@ def readable(read: Table | Exception) -> Table:
 
 
 def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result | Exception]:
-    """Return the result of `act` for each item, or the error that it raises."""
-
     def attempt(item: Item) -> Result | Exception:
         try:
             return act(item)
