@@ -109,18 +109,18 @@ def _forwarded_property(name: str, is_guarded: bool) -> property:
 
 
 def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
-    """Import a class and create an object of it with these options.
+    """Import a class and create an object of it with these options, converted to the types of its parameters.
 
     Args:
         kind: the required base class.
         section: the section of the job file that names the class, for messages.
         class_name: `package.module:Class`.
-        options: keyword arguments, which are converted to the types of the parameters.
+        options: keyword arguments.
 
     Raises:
         ConfigurationError: if the class can't be imported or instantiated, an option can't be converted, or the object
             is not a `kind`.
-        DistcommitError: any error of this type that the import or the class raises.
+        DistcommitError: if the import or the class raises one.
     """
     module, _, name = class_name.partition(":")
     try:
@@ -154,7 +154,7 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
     Args:
         section: the section of the job file that names the class.
         class_name: `package.module:Class`.
-        *contract: exceptions that the class may raise by its contract.
+        *contract: exceptions that the class may raise.
 
     Raises:
         TransientError: for a ConnectionError or TimeoutError.
@@ -177,11 +177,8 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
 
 
 def _typed(result: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options to the types of the class's parameters; an option whose type is unknown stays as it is.
-
-    Raises:
-        TypeError: if an option can't be converted.
-    """
+    """Convert options to the types of the class's parameters, if these are known. Raises TypeError if an option can't
+    be converted."""
     try:
         hints = get_type_hints(result.__init__)
     except (NameError, TypeError, AttributeError):  # such as names that are imported for type checkers only

@@ -161,12 +161,8 @@ def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], enviro
 
 
 def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the options of a URL. Values of a repeated option are joined by commas.
-
-    Raises:
-        ValueError: if `existing` is not empty and lacks an option, or an option is repeated that `existing` or TLS
-            requires to be unique.
-    """
+    """Return the options of a URL. Values of a repeated option are joined by commas. Raises ValueError if `existing` is
+    not empty and lacks an option, or an option is repeated that `existing` or TLS requires to be unique."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if existing and name not in existing:

@@ -171,11 +171,9 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Rename the first file of each group, if names are durable at once and there are no links.
-
-        Usually the target folder exists, and a successful rename proves that without another call. After a failed
-        rename, the group continues as if it had not been tried.
-        """
+        """Rename the first file of each group, if names are durable at once and there are no links. Success proves
+        without another call that the target folder exists. After a failure the group continues as if this had not been
+        tried."""
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 

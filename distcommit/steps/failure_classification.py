@@ -73,7 +73,7 @@ def classify_failures(
 
     Args:
         failed: the errors by sequence.
-        loaded: the steps by sequence; without sequences whose steps could not be read, which are not probed.
+        loaded: the steps by sequence. A sequence without them is not probed.
         context: the environment of the steps.
         bucket: the bucket of the sequences.
     """

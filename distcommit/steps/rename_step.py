@@ -138,8 +138,7 @@ class FsRenameCommitStep(CommitStep):
         """Rename without verifying first, verify only failed renames, then sync all folders once.
 
         The names of target folders are durable before a file moves into them. Otherwise a power loss could remove the
-        folder after the file has lost its old name. A staged folder that contains exactly the files of its steps is
-        renamed as a whole if its target does not exist.
+        folder after the file has lost its old name. A staged folder may be renamed as a whole.
         """
         return publish_all(steps, verdicts) if steps else []
 

@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 class SinkCommitStep(CommitStep):
     """Step that passes the commit infos of one run for a branch of one dataset to the committer of the sink.
 
-    The target holds the proof that the step is done: `commit` checks it in one transaction with the data. So `verify`
-    always returns PENDING, and a replay commits again, which changes nothing if the data is committed. The step stores
-    the name of its sink, which the job's configuration provides.
+    The target holds the proof that the step is done, and the committer checks it. So `verify` always returns PENDING,
+    and a replay commits again, which changes nothing if the data is committed. The step stores the name of its sink,
+    which the job's configuration provides.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -133,16 +133,9 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call of its committer.
-
-        Args:
-            steps: steps of one sink.
-            is_complete: whether the steps are a whole atomic group, to be committed all or none.
-
-        Returns:
-            the error of each step, or None. A step whose stored infos cannot be used is not committed, and with
-                `is_complete` neither are the others.
-        """
+        """Commit the steps of one sink with one call of its committer. Return the error of each step, or None. A step
+        whose stored infos cannot be used is not committed. With `is_complete`, the steps are a whole atomic group, and
+        none is committed then."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):

@@ -129,11 +129,8 @@ def execute_sequences(
 def _due(
     remaining: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
-    """Return the sequences to continue.
-
-    Sequences of an atomic group wait before a sink's steps until all sequences with steps of this sink have arrived. If
-    one of them has failed, set the others to held back.
-    """
+    """Return the sequences to continue. Those of an atomic group wait before a sink's steps until all others with steps
+    of this sink have arrived. If one has failed, set the others to held back."""
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]

@@ -215,11 +215,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return entries
 
     def _wait_until_gone(self, path: str) -> None:
-        """Wait until the status of a deleted name can be read: it is gone or was created again.
-
-        Raises:
-            OSError: if the status is unreadable for a second, with EBUSY if the file is open elsewhere.
-        """
+        """Wait until the status of a deleted name can be read: it is gone or was created again. Raises OSError if that
+        takes a second."""
         for pause_s in (*_DELETE_PAUSES_S, None):
             try:
                 self.status(path)
@@ -231,11 +228,8 @@ class FsspecFileSystem(NetworkFileOperations):
 
     @contextmanager
     def _request(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-        """Count a request, and yield fsspec's file system with the path in fsspec's form.
-
-        Any error of the block is raised as OSError, an unknown one as EIO. After EIO the next call reconnects, because
-        not every client does.
-        """
+        """Count a request, and yield fsspec's file system with the path in fsspec's form. Any error is raised as
+        OSError, an unknown one as EIO, after which the next call reconnects."""
         REQUESTS.made += 1
         try:
             yield self._connect(), self._base + path

@@ -94,11 +94,7 @@ class HdfsCalls(Protocol):
 
 
 class HdfsFileSystem(NetworkFileOperations):
-    """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority.
-
-    Args:
-        calls: the requests to use.
-    """
+    """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority."""
 
     has_folders = True
     has_links = False  # Hadoop 2.2 disabled symbolic links for good

@@ -150,7 +150,7 @@ class RealPosixCalls:
     def _witness(self, fd: int, folder: str) -> int:
         """Return a descriptor on the file system of `fd` that was opened before this process wrote there.
 
-        `syncfs` reports a write-back error once to each descriptor that was open when the error occurred.
+        `syncfs` reports a write-back error once on each descriptor, but not on one opened after the error was reported.
         """
         device = os.fstat(fd).st_dev
         if device not in _witnesses:

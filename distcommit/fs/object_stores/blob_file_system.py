@@ -44,12 +44,7 @@ _COPY_POLL_S = 0.2
 
 
 class BlobFileSystem(ObjectStoreOperations):
-    """File system of one container. Paths are names with a leading slash.
-
-    Args:
-        requests: the requests to the container.
-        scheme: the scheme of its URLs.
-    """
+    """File system of one container. Paths are names with a leading slash."""
 
     def __init__(self, requests: BlobRequests, scheme: str) -> None:
         self._requests, self.scheme = requests, scheme

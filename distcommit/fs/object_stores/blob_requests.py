@@ -2,7 +2,7 @@
 
 Credentials come from the environment, as `obstore` documents them: AZURE_STORAGE_ACCOUNT_NAME with
 AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, a service principal, a federated token's file, or the machine's
-managed identity. `obstore` renews tokens before they expire.
+managed identity.
 """
 
 from __future__ import annotations

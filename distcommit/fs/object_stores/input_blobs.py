@@ -18,11 +18,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class InputBlobs:
-    """Blobs of a container as files.
-
-    Args:
-        url: scheme and authority.
-    """
+    """Blobs of a container as files. `url` has scheme and authority."""
 
     def __init__(self, url: str) -> None:
         self._requests = BlobRequests(url)

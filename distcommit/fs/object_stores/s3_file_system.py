@@ -38,11 +38,7 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class S3FileSystem(ObjectStoreOperations):
-    """File system of one S3 bucket. Paths are keys with a leading slash.
-
-    Args:
-        requests: the requests to the bucket.
-    """
+    """File system of one S3 bucket. Paths are keys with a leading slash."""
 
     scheme = "s3"
 

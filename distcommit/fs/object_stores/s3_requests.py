@@ -1,9 +1,8 @@
 """Requests to one S3 bucket, with the package `boto3`.
 
 Endpoint, region and credentials come from the environment, as for every AWS client: AWS_ENDPOINT_URL, AWS_REGION,
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role.
-
-The client may repeat a request whose response was lost. Bodies carry their MD5, which the store verifies.
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role. The client may repeat a request whose
+response was lost.
 """
 
 from __future__ import annotations

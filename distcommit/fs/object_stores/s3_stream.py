@@ -16,11 +16,6 @@ class PartUpload:
     """Sender of the bytes of a multipart upload in parts of 8 MiB. Less than one part is in memory between calls.
 
     An object has at most 78 GiB, because an upload has at most 10,000 parts.
-
-    Args:
-        requests: the requests to the bucket.
-        key: the object's key.
-        upload_id: id of the upload.
     """
 
     def __init__(self, requests: S3Requests, key: str, upload_id: str) -> None:
@@ -47,12 +42,8 @@ class S3Stream(io.RawIOBase):
     """Python stream that writes a new object. The object is visible and durable after `close`, and never replaces
     another one.
 
-    An object of less than 8 MiB takes one request. A larger one is a multipart upload. If the process dies, the upload
-    remains; `discard_stream` deletes it.
-
-    Args:
-        requests: the requests to the bucket.
-        key: the object's key.
+    An object of less than 8 MiB takes one request. A larger one is a multipart upload, which remains until
+    `discard_stream` is called if the process dies.
     """
 
     def __init__(self, requests: S3Requests, key: str) -> None:

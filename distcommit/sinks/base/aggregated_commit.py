@@ -20,8 +20,7 @@ Aggregated = TypeVar("Aggregated")
 
 class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
     """Committer that combines requests with equal keys (`committed_with`) into one commit at the target. If that is
-    refused, bisection finds the refused requests, and the others are committed. The combined value is never stored, so
-    it may have any type."""
+    refused, bisection finds the refused requests, and the others are committed."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         together: dict[str, list[int]] = {}

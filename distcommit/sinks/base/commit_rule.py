@@ -22,8 +22,8 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Return the identity of a request's commit: a hash of its attempts; empty if it names none. Epochs are not unique,
-    because a store that was restored from a copy assigns them again."""
+    """Return a hash of a request's attempts, which identifies its commit; empty if it names none. Epochs are not
+    unique, because a store that was restored from a copy assigns them again."""
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
@@ -76,8 +76,8 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the ledger row that permits a revoked request again, because another target could not revoke it. Return
-    the row unchanged if the request is not the last revoked one."""
+    """Return the ledger row that permits a revoked request again; unchanged if the request is not the last revoked
+    one."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)

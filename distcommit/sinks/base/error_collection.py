@@ -15,8 +15,7 @@ class ErrorCollector:
 
     Args:
         subject: what has failed, as the beginning of the error message.
-        probe: raises if the whole target is unavailable. It is called after the first error, so that not every
-            remaining operation waits for a timeout.
+        probe: raises if the whole target is unavailable. It is called after the first error.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:

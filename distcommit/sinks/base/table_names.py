@@ -60,8 +60,8 @@ def table_name(
 
 
 def plain_name(urn: str) -> str:
-    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. In a URN of another form,
-    other characters become `_`, and a part of its SHA-256 is appended, so that `a.b` and `a_b` have different names."""
+    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. Other characters become `_`,
+    and then a part of the URN's SHA-256 is appended, so that `a.b` and `a_b` differ."""
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
     safe = _UNSAFE.sub("_", urn)[:180]

@@ -16,9 +16,8 @@ from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
 
 class PreparedRows(StagedRows):
-    """Writer that stages batches in files and sends them to the database at the end, so that no transaction is open
-    while records are read. `opens` opens a committer with a connection of its own. The other arguments are those of
-    `StagedRows`."""
+    """Writer that stages batches in files and prepares them at the end, so that no transaction is open while records
+    are read. `opens` opens a committer with a connection of its own. The other arguments are those of `StagedRows`."""
 
     def __init__(
         self,

@@ -167,8 +167,8 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof, then check for a newer run, then insert the rows. In this order, either a newer run's
-        `abort` finds the proof, or the writer finds the newer run and fails."""
+        """Insert the proof, check for a newer run, then insert the rows. So either a newer run's `abort` finds the
+        proof, or the writer finds the newer run and fails."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
                 "this attempt was aborted: its transaction would neither be committed nor rolled back",
@@ -253,7 +253,7 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs. An attempt whose rollback fails is
-        not barred, because the insert would wait for its lock; TransientError is raised once all others are done."""
+        not barred, because that would wait for its lock; TransientError is raised once the others are done."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):

@@ -242,8 +242,8 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table, as its identity in databases without ids of tables.
-    It survives ALTER TABLE; a recreated table has another one or none."""
+    """Return a random mark for the definition of a created table, as its identity. It survives ALTER TABLE; a recreated
+    table has another one or none."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 

@@ -51,10 +51,7 @@ class _NotAtomicError(Exception):
 
 
 class TableCommitter(SinkCommitter):
-    """Committer of the requests that the ledger does not have yet, in as few transactions as possible.
-
-    A subclass implements the parts of a transaction for one database.
-    """
+    """Committer of the requests that the ledger does not have yet, in as few transactions as possible."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
@@ -96,11 +93,8 @@ class TableCommitter(SinkCommitter):
         is visible and can't be deleted. The default does nothing."""
 
     def require(self, request: CommitRequest) -> None:
-        """Raise LostError if staged or prepared rows of a request no longer exist. The default does nothing.
-
-        It is called for all requests of an atomic commit before the first one is loaded, for databases in which `load`
-        can't be rolled back.
-        """
+        """Raise LostError if staged or prepared rows of a request no longer exist. It is called for all requests of an
+        atomic commit before the first one is loaded. The default does nothing."""
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         """Delete rows that `locked` inserted for these keys, at the end of a transaction that has written no ledger

@@ -148,8 +148,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the identity of the ledger. A process reads it once for each run, and
-        remembers the last 64. The function raises TransientError if it can't be read."""
+        """Return a function that returns the ledger's identity, or raises TransientError. A process reads it once for
+        each of the last 64 runs."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 

@@ -1,7 +1,7 @@
 """Tables that were altered between writing data files and committing them.
 
-Delta reads a data file by the names of its columns. Added columns that may be null are accepted, and so is a column
-that was dropped and added again in the same type.
+Delta reads data files by the names of columns. Added columns that may be null are accepted, and so is a column that was
+dropped and added again in the same type.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table. It has the number of rows but no bounds of columns, because with
-    bounds deltalake would skip the file in queries of columns that were added to the table later."""
+    """Return the action that adds a file to its table. It has no bounds of columns, because deltalake would then skip
+    the file in queries of columns that were added to the table later."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],

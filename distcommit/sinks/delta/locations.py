@@ -1,7 +1,7 @@
 """The location of Delta tables: a local folder, or a prefix in an S3 bucket.
 
-On S3 deltalake's client commits by a PUT with `If-None-Match`. Data files are written by this package's client, which
-can delete unfinished uploads of killed writers. Both take endpoint, region and credentials from the environment.
+On S3 deltalake's client commits, and this package's client writes data files, because it can delete unfinished uploads
+of killed writers. Both take endpoint, region and credentials from the environment.
 """
 
 from __future__ import annotations

@@ -197,10 +197,10 @@ def read_batches(
     """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
-        fs: the file's file system.
+        fs: the file system.
         path: the file's path.
-        columns: columns to read of a Parquet file; other formats return all columns.
-        predicate: condition of the records to read. Only Parquet row groups whose statistics exclude it are skipped.
+        columns: columns to read of a Parquet file; other formats return all.
+        predicate: condition of the records to read. It only skips Parquet row groups whose statistics exclude it.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()

@@ -233,8 +233,7 @@ class AttemptFiles(SinkWriter):
 
     def prepare_commit(self) -> Prepared:
         """Finish all files and, if the file system has folders, give them their final names. The caller then syncs the
-        tree. If files go to several folders of the output, those for each are in a staged folder of their own, so that
-        one rename can publish them."""
+        tree. If there are several target folders, each has a staged folder, so that one rename can publish it."""
         self._begin_change()
         self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}

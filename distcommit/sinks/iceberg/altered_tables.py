@@ -1,8 +1,7 @@
 """Tables that were altered between writing data files and committing them.
 
-Iceberg reads a data file by the ids of its columns. A column that was dropped and added again has another id, and
-readers would find NULL in place of its values. Columns that were renamed, widened, or added without a value are
-accepted.
+Iceberg reads data files by the ids of columns. A column that was dropped and added again has another id, so that
+readers would find NULL. Columns that were renamed, widened, or added without a value are accepted.
 """
 
 from __future__ import annotations

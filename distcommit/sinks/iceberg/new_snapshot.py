@@ -1,7 +1,6 @@
 """A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
 
-pyiceberg's own commit retries without checking the ledger again. This one is committed on exactly the version of the
-table that it was created from.
+Unlike pyiceberg's own commit, it is never retried on another version of the table than the one it was created from.
 """
 
 from __future__ import annotations

@@ -274,9 +274,9 @@ _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
-    """Return the id of the ledger topic, which is created if it is missing. A process remembers the ids of the last 16
-    runs. Raises ConfigurationError if the topic has another number of partitions or deletes rows by age, and
-    TransientError if it can't be described or created."""
+    """Return the id of the ledger topic, which is created if it is missing. A process caches it for the last 16 runs.
+    Raises ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError
+    if it can't be described or created."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)

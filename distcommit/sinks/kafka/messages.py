@@ -115,8 +115,8 @@ class Mapping:
 
 
 class KafkaWriter(CoveringWriter):
-    """Writer that stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each file
-    (`files`), the id of the ledger topic (`ledger`), and the source offsets (`covered`)."""
+    """Writer that stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each
+    (`files`), the ledger topic's id (`ledger`), and the source offsets (`covered`)."""
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         super().__init__(origin)

@@ -37,7 +37,7 @@ class RowName(NamedTuple):
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
-    """Return the topic of a dataset. If the name is not valid or too long, the URN is replaced by its valid part and a
+    """Return the topic of a dataset. If it is not valid or too long, the URN is replaced by its valid part and a
     hash."""
     topic = template.replace(DATASET, dataset_urn)
     if is_topic(topic):

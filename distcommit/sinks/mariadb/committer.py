@@ -62,7 +62,7 @@ class MariadbCommitter(ServerCommitter):
     """Committer on one connection.
 
     In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
-    its savepoint while the others are committed. Then the table is altered, and the dataset is committed separately.
+    its savepoint, and committed separately after the table is altered.
     """
 
     driver_error: ClassVar = MySQLError

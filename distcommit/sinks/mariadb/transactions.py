@@ -115,8 +115,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
     server has rolled it back because of a conflict.
 
-    A deadlock or an ALTER TABLE ends the transaction, and later statements are committed one by one. So TransientError
-    is raised instead of COMMIT if the transaction was ended.
+    A deadlock or an ALTER TABLE ends the transaction, and later statements are committed one by one. TransientError is
+    raised then instead of COMMIT.
     """
     try:
         execute(connection, "BEGIN")

@@ -57,9 +57,7 @@ POOLED = Client(connected, check, reset)
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
-    server has rolled it back because of a conflict, and TransientError if COMMIT has rolled it back.
-
-    COMMIT of a failed transaction rolls it back without an error; only the command tag shows that.
+    server has rolled it back because of a conflict, and TransientError if COMMIT has, which only its command tag shows.
     """
     with manual_transaction(connection):
         yield

@@ -1,7 +1,7 @@
 """Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-psycopg's `tpc_*` methods raise no error if PREPARE of a failed transaction rolls it back, and their rollback after
-"name is in use" would roll back the other transaction of that name.
+psycopg's `tpc_*` methods are not used: they ignore that PREPARE may roll back, and their own rollback may hit another
+transaction of the name.
 """
 
 from __future__ import annotations

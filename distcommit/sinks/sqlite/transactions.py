@@ -43,8 +43,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. It locks the file against other
     writers.
 
-    Some errors end the transaction, and later statements are committed one by one. So TransientError is raised instead
-    of COMMIT if the transaction was ended.
+    Some errors end the transaction, and later statements are committed one by one. TransientError is raised then
+    instead of COMMIT.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

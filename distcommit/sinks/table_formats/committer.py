@@ -178,8 +178,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return data files in the table of requests without a ledger row. They show that the row was removed. Files
-        are listed only if a request has no row, because that is slow."""
+        """Return data files in the table of requests without a ledger row, which show that the row was removed. Files
+        are listed only if there is such a request, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]

@@ -26,8 +26,7 @@ _OF_SINK = "sink "
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
     """Record the location of a data file in staging before the file is created, so that it is found if the attempt
-    dies. `sink` is the sink's stored name, because other sinks' committers must not delete the file. `more` are further
-    lines."""
+    dies. `sink` is the sink's stored name; other sinks' committers skip the note. `more` are further lines."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())

@@ -29,8 +29,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table was dropped, or has a newer version than the loaded one. If not, a missing ledger
-        file is corruption; otherwise another commit may have replaced and deleted it."""
+        """Return whether the table was dropped, or has a newer version than the loaded one. If so, a missing ledger
+        file may have been replaced and deleted; otherwise it is corruption."""
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:

@@ -109,10 +109,10 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encoder that writes one row group after another, and the metadata last, in the footer.
+    """Encoder that writes one row group after another, and the metadata in the footer.
 
-    A file with one row group of less than 1 MiB is encoded in memory and written with one call; below 16 KiB it is not
-    compressed. In other files, a column whose values rarely repeat in the first row group has no dictionary.
+    A file of less than 1 MiB is encoded in memory; below 16 KiB it is not compressed. In larger files, a column whose
+    values rarely repeat in the first row group has no dictionary.
     """
 
     def __init__(

@@ -98,8 +98,8 @@ def _columns_in(kind: pa.DataType) -> int:
 
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
-    """Raise ConfigurationError if structs are read back with other values, because pyarrow 26 writes wrong ones if a
-    struct in a struct is null."""
+    """Raise ConfigurationError if structs are read back with other values: pyarrow 26 writes wrong ones for a null
+    struct in a struct."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):
