@@ -30,7 +30,7 @@ class CommitSequence:
         steps: the steps, in execution order.
         close: called once every step is done and durable; records that in the store.
         lose: called with the error of a lost step; records it in the store, and returns the error to raise.
-        fail: called with the error of any other failed step; likewise.
+        fail: called with the error of any other failed step; records it, and returns the error to raise.
     """
 
     dataset_urn: str

@@ -47,8 +47,8 @@ class GuardedFolders:
     def make(self, folder: str) -> None:
         """Create a folder below the root, and its missing parents.
 
-        If the parent is known, this takes one call if the folder exists exactly if the previous one did, and otherwise
-        two.
+        If the parent is known, this takes one call. It takes two if there are links, and the folder exists although the
+        previous one did not, or vice versa.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.

@@ -31,7 +31,7 @@ class LocalFileSystem:
         calls: the system calls to use.
         durable: whether to sync. If False, a crash of the machine (not of a process) may lose published data.
         parallel_calls: number of concurrent calls; more than 1 only helps on a network mount.
-        parallel_buckets: number of buckets that a task works on concurrently; likewise.
+        parallel_buckets: number of buckets that a task works on concurrently, with the same rule.
     """
 
     scheme = "file"

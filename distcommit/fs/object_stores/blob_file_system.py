@@ -6,8 +6,8 @@ Facts that this relies on (REST API's reference, observed on the test server):
   identifies each put after a lost response. A copy has the metadata of its source.
 - A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it
   there and then deletes it. A blob whose metadata names its own path is published.
-- The store may complete a copy after its response; until then the target is empty. So the staged file is deleted only
-  then. A copy whose source is deleted before fails.
+- The store may complete a copy after its response; until then the target is empty. The staged file is deleted only
+  after that, because a copy fails if its source is deleted before.
 - Writing begins with an empty blob, which reserves the name. A closed empty file is marked in its metadata.
 - An acknowledged change is durable, and every later request sees it, listings included.
 - Folders are prefixes of names.
@@ -122,7 +122,7 @@ class PlainBlob(ChecksummingWriter):
 
 
 class StagedBlob(ChecksummingWriter):
-    """Writer of a staged file. Between calls, it and the client buffer at most one part (8 MiB) each."""
+    """Writer of a staged file. Between calls, it and the client buffer about one part (8 MiB) each."""
 
     def __init__(self, requests: BlobRequests, path: str, target: str) -> None:
         super().__init__()

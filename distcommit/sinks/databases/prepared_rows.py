@@ -1,6 +1,6 @@
 """Writers of two-phase commit, which insert rows in a prepared transaction.
 
-It survives a crash of the writer and of the server until it is committed or rolled back.
+The transaction survives a crash of the writer and of the server until it is committed or rolled back.
 """
 
 from __future__ import annotations

@@ -165,9 +165,10 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records; None if the file has none, as truncated JSON lines and CSV, or not
-    the ending of a published file. Raises FileNotFoundError if the file does not exist, CorruptError if it is
-    incomplete otherwise or its footer is damaged, and UnknownVersionError if another version of the format wrote it."""
+    """Read the footer of a file without its records. Return None if the name does not have the ending of a published
+    file, or the file has no footer; truncated JSON lines and CSV have none. Raises FileNotFoundError if the file does
+    not exist, CorruptError if another format is incomplete or the footer is damaged, and UnknownVersionError if another
+    version of the format wrote it."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:

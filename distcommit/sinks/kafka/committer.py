@@ -109,8 +109,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError, without changing anything, if one is committed,
-        because Kafka can't delete records, or a later epoch is."""
+        """Prevent requests from being committed. Raises ConflictError, without changing anything, if a request or a
+        later epoch is committed, because Kafka can't delete records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)

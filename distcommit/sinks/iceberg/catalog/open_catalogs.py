@@ -92,8 +92,8 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog, and retry errors, because the database refuses all but one process that create its tables at
-    once."""
+    """Open a catalog, and retry after errors. If several processes create its tables at once, the database refuses all
+    but one."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

@@ -166,8 +166,8 @@ class RestTables(Tables):
         """Apply a change and return the outcome, as `_commit`. Also test whether the catalog applies every change of a
         request.
 
-        The test adds a second change of the same table, and then checks that both were applied. A catalog passes, too,
-        that rejects this as a conflict or a bad request, because it skips nothing silently.
+        The test adds a second change of the same table, and then checks that both were applied. A catalog that rejects
+        this as a conflict or a bad request also passes, because it skips nothing silently.
         """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])

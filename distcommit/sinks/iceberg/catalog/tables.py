@@ -92,8 +92,8 @@ class Tables(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table. Return for each whether it was applied, which it is not if its
-        table has changed meanwhile.
+        """Apply changes, at most one for each table. Return whether each was applied; False if its table has changed
+        meanwhile.
 
         `sync` is called once all new files are written. After an exception the outcome is unknown.
         """
