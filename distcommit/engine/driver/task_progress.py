@@ -37,8 +37,8 @@ class ProgressFile:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
         self._so_far, self._clock = so_far, settings.clock
-        self._job, self._task = job, task
-        self._writer = f"{settings.clock.now_ms():013d}{uuid.uuid4().hex}"  # sorts by the start of the attempt
+        self._job, self._task, self._writer = job, task, uuid.uuid4().hex
+        self._began_ms = self._clock.now_ms()
         self._number, self._began_s = 0, self._clock.monotonic_s()
         self._written_s = self._began_s
 
@@ -73,7 +73,7 @@ class ProgressFile:
                 self._fs.delete(old)
 
     def _path(self) -> str:
-        return f"{self._folder}/{progress_name(self._job, self._task, self._writer, self._number)}"
+        return f"{self._folder}/{progress_name(self._job, self._task, self._writer, self._number, self._began_ms)}"
 
 
 def progress_folder(store_root: str, run_id: str) -> str:

@@ -234,12 +234,11 @@ def run_table_phase(name: str) -> str:
     return match[1] if match else ""
 
 
-def progress_name(job: str, task: int, writer: str, number: int) -> str:
-    """Return the file name of a task's progress in a Spark job. The file of the task with the highest name counts.
-
-    `writer` must sort by the start of the attempt.
+def progress_name(job: str, task: int, writer: str, number: int, began_ms: int = 0) -> str:
+    """Return the file name of a task's progress in a Spark job. The highest name counts: the newest file of the attempt
+    that began last.
     """
-    return f"{job}-{task:05d}-{writer}-{number:08d}"
+    return f"{job}-{task:05d}-{began_ms:013d}{writer}-{number:08d}"
 
 
 def reading_note_name(writer: str, number: int) -> str:

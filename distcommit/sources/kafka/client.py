@@ -6,7 +6,7 @@ import logging
 import operator
 import re
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -325,9 +325,10 @@ def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequen
 
 def byte_count(messages: Sequence[Message]) -> int:
     """Return the bytes of the messages' keys, values and headers."""
-    keys, headers = filter(None, map(Message.key, messages)), filter(None, map(Message.headers, messages))
+    headers: Iterable[Any] = filter(None, map(Message.headers, messages))
     header_bytes = sum(len(name) + len(value or b"") for pairs in headers for name, value in pairs)
-    return sum(map(len, messages)) + sum(map(len, keys)) + header_bytes  # the length of a message is its value's
+    key_bytes = sum(map(len, filter(None, map(Message.key, messages))))
+    return sum(map(len, messages)) + key_bytes + header_bytes  # the length of a message is its value's
 
 
 _TIMESTAMP_TYPES = (None, "create", "append")

@@ -187,8 +187,8 @@ def test_names_of_tables_and_progress_are_stable() -> None:
     assert not run_table_phase(temporary_name(table, NONCE))
     assert not run_table_phase(f"ingest-00003-{NONCE}.json")
 
-    progress = progress_name("ingest-large", 3, NONCE, 12)
-    assert progress == f"ingest-large-00003-{NONCE}-00000012"
+    progress = progress_name("ingest-large", 3, NONCE, 12, 1_700_000_000_000)
+    assert progress == f"ingest-large-00003-1700000000000{NONCE}-00000012"
     assert progress_task(progress) == "ingest-large-00003"
 
 
