@@ -1,4 +1,4 @@
-"""Commit rows of many datasets and their ledger rows to MariaDB in one transaction."""
+"""The committer of rows of many datasets and their ledger rows to MariaDB in one transaction."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _MOST_ALTERED = 100
 
 
 class MariadbCommitter(ServerCommitter):
-    """Commits on one connection.
+    """Committer on one connection.
 
     In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
-    its savepoint while the others are committed. Then the table is altered, and the dataset is committed separately.
+    its savepoint, and committed separately after the table is altered.
     """
 
     driver_error: ClassVar = MySQLError
@@ -135,7 +135,6 @@ class MariadbCommitter(ServerCommitter):
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Create or alter a table outside of transactions; return the outcome if this fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:
@@ -156,7 +155,7 @@ class MariadbCommitter(ServerCommitter):
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         """Insert missing rows with a statement that also locks present ones. With INSERT IGNORE two sessions would
-        share the locks, and each would wait for the other one."""
+        share the locks, and deadlock."""
         for key in keys:
             self._altered_first.pop(key, None)
         if not keys:
@@ -229,7 +228,6 @@ class MariadbCommitter(ServerCommitter):
 
 
 def _retry_outcome(statement: str) -> CommitOutcome:
-    """Return the outcome of a request whose table needs the same change again after it was made."""
     return FailedForGood(
         f"the table needs {statement} again after it was executed: alter the table, then release the dataset with retry"
     )
