@@ -152,11 +152,14 @@ def uri_with_tls(uri: str, tls: Tls) -> str:
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote. With a service file, which may name any host, return True."""
+    """Return whether a host may be remote. With a service file, which may name any host, return True. Variables supply
+    what the URL lacks; PGHOSTADDR also overrides where a host in the URL leads."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
-    hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
+    hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
+    addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")
+    hosts += addresses.split(",")
     if not any(hosts):
-        hosts = [environment.get("PGHOST", ""), environment.get("PGHOSTADDR", "")]
+        hosts = environment.get("PGHOST", "").split(",")
     return "service" in options or bool(environment.get("PGSERVICE")) or any(map(is_remote, hosts))
 
 
