@@ -33,6 +33,7 @@ _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER = ("charset", "connect_timeout", "read_timeout", "unix_socket", "write_timeout")
 MYSQL_OPTIONS = (*_FILES, *_SWITCHES, *_DRIVER)
+_MOST_SECONDS = 31_536_000  # the limit of pymysql
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 _PORT = re.compile(r":\d*$")
@@ -50,10 +51,11 @@ def is_remote(host: str) -> bool:
 
 
 def check_no_password(url: str, section: str) -> None:
-    """Raise SettingError if a database URL has a password, or an option with `pass` in its name. `section` is the job
-    file's section with the URL, for the remedy."""
+    """Raise SettingError if a database URL has a password, or an option with `pass` in its name other than `passfile`.
+    `section` is the job file's section with the URL, for the remedy."""
     parts = urlsplit(url)
-    if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+    names = parse_qs(parts.query).keys() - {"passfile"}
+    if parts.password is not None or any("pass" in name.lower() for name in names):
         raise SettingError("must not contain a password", remedy=f"set {section}.password instead")
 
 
@@ -71,12 +73,16 @@ def check_url_options(url: str, tls: Tls) -> None:
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:
-    """Check the names and the TLS values of the options of a MariaDB or MySQL URL.
+    """Check the names of the options of a MariaDB or MySQL URL, and the values of time limits and TLS.
 
     Raises:
-        ValueError: if an option or a TLS value is unknown, an option is repeated, or a TLS value contradicts `tls`.
+        ValueError: if an option or its value is invalid, an option is repeated, or a TLS value contradicts `tls`.
     """
     options = _options(urlsplit(url), MYSQL_OPTIONS)
+    for name, value in options.items():
+        is_seconds = value.isascii() and value.isdecimal() and 0 < int(value) <= _MOST_SECONDS
+        if name.endswith("_timeout") and not is_seconds:
+            raise ValueError(f"option {name} must be a number of seconds from 1 to {_MOST_SECONDS}, but is {value!r}")
     for name in _SWITCHES:
         value = options.get(name, "").lower()
         if name in options and value not in _ON + _OFF:
@@ -152,11 +158,14 @@ def uri_with_tls(uri: str, tls: Tls) -> str:
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote. With a service file, which may name any host, return True."""
+    """Return whether a host may be remote. With a service file, which may name any host, return True. Variables supply
+    what the URL lacks; PGHOSTADDR also overrides where a host in the URL leads."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
-    hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
+    hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
+    addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")
+    hosts += addresses.split(",")
     if not any(hosts):
-        hosts = [environment.get("PGHOST", ""), environment.get("PGHOSTADDR", "")]
+        hosts = environment.get("PGHOST", "").split(",")
     return "service" in options or bool(environment.get("PGSERVICE")) or any(map(is_remote, hosts))
 
 

@@ -69,14 +69,16 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 class SinkProbe(IoRequest):
     """I/O request that probes a sink's target through its committer. The answer is the error text, empty for success.
-    All requests of a batch get the answer of the first one's sink."""
+    Requests of one batch share a single probe of each sink."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
 
     @classmethod
     def answer_batch(cls, requests: Sequence[SinkProbe]) -> list[str]:
-        return [requests[0]._answer()] * len(requests)
+        probes = {request._sink.name: request for request in requests}
+        answers = {name: probe._answer() for name, probe in probes.items()}
+        return [answers[request._sink.name] for request in requests]
 
     def _answer(self) -> str:
         try:

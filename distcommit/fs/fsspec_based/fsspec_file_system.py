@@ -161,8 +161,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """Delete a file as `FileSystem.delete` defines. Raises OSError with EBUSY if the name remains for a second,
-        because another process has the file open."""
+        """Delete a file as `FileSystem.delete` defines. Raises OSError with EBUSY if the name remains for a second
+        because another process has the file open, or if the file is busy and was not deleted."""
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)
@@ -171,6 +171,10 @@ class FsspecFileSystem(NetworkFileOperations):
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
+            self._wait_until_gone(path)
+            if self.status(path) is not None:
+                raise
+            return True
         self._wait_until_gone(path)
         return True
 

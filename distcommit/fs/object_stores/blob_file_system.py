@@ -53,10 +53,17 @@ class BlobFileSystem(ObjectStoreOperations):
         head, data = self._requests.get(key_of(path))
         if _is_staged(head, path):
             raise OSError(errno.EOPNOTSUPP, "a staged file can't be read before it is published", path)
+        if _is_incomplete(head):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return data
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        return self._requests.read_chunks(key_of(path))
+        is_empty = True
+        for chunk in self._requests.read_chunks(key_of(path)):
+            is_empty = False
+            yield chunk
+        if is_empty and self.status(path) is None:  # its copy is not complete
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         return self._requests.list_folder(folder_key_of(path))
@@ -122,7 +129,12 @@ class PlainBlob(ChecksummingWriter):
 
 
 class StagedBlob(ChecksummingWriter):
-    """Writer of a staged file. Between calls, it and the client buffer about one part (8 MiB) each."""
+    """Writer of a staged file. Between calls, it and the client buffer about one part (8 MiB) each.
+
+    From 8 MiB on, `close_file` replaces the blob unconditionally, because `obstore` has no condition for parts. An
+    attempt that outlives its run can then recreate a deleted staged file. No log names that file, and the next run
+    deletes it with all task output of older runs.
+    """
 
     def __init__(self, requests: BlobRequests, path: str, target: str) -> None:
         super().__init__()

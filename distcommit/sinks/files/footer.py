@@ -24,6 +24,7 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH
+from distcommit.protocol.paths.output import is_published_name
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.formats.orc_container import read_metadata as orc_metadata
 from distcommit.sinks.files.formats.orc_container import read_table as read_orc
@@ -173,6 +174,14 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         return Footer.from_metadata(_metadata_of(file, form, path))
+
+
+def read_published_footer(fs: FileSystem, path: str) -> Footer | None:
+    """Read the footer of a file as `read_footer` does, but raise CorruptError if a published file has none."""
+    footer = read_footer(fs, path)
+    if footer is None and is_published_name(posixpath.basename(path)) and _form_of(path) is not None:
+        raise _corrupt(path, ValueError("it has no footer of distcommit"))
+    return footer
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:

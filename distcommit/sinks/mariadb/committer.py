@@ -122,15 +122,17 @@ class MariadbCommitter(ServerCommitter):
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = super().commit_atomically(requests)
+        altered: set[str] = set()
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
             if not to_alter or any(isinstance(outcome, FailedForGood) for outcome in outcomes):
                 break
             for (dataset_urn, branch), statement in to_alter.items():
-                failed = self._alter(statement)
+                failed = self._alter(statement) if statement not in altered else _retry_outcome(statement)
                 if failed is not None:
                     key = (dataset_urn, branch)
                     return [failed if key == (r.dataset_urn, r.branch) else HeldBack(dataset_urn) for r in requests]
+            altered.update(to_alter.values())
             outcomes = super().commit_atomically(requests)
         return outcomes
 
