@@ -36,6 +36,11 @@ REFUSALS = {
 """By errno: rejections of a whole operation before any effect, with the remedy for each."""
 
 
+def is_storage_outage(error: OSError) -> bool:
+    """Return whether the storage is busy or cannot be reached, and does not reject the operation."""
+    return error.errno in _OUTAGES and error.errno not in REFUSALS
+
+
 def storage_error(error: OSError, subject: str, **ids: str) -> DistcommitError:
     """Return the typed error for a failed storage operation, with its cause.
 

@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
+from distcommit.core.error_handling.storage_errors import is_storage_outage, storage_error
 from distcommit.core.errors import DistcommitError, SourceError, error_text, printable
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.decoding import from_json
@@ -164,7 +165,7 @@ class FilesExtraction(Extraction):
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         """Yield a file's rows without the columns that the source adds. Raises UnreadableFileError if the contents are
-        unreadable, SourceError if the storage fails.
+        unreadable, SourceError if the storage fails, and TransientError if it is busy or has no connection.
         """
         extractor, row, guard = self._extractor, 0, None
         is_compressed = file.path.endswith(".gz")
@@ -184,7 +185,10 @@ class FilesExtraction(Extraction):
         except Exception as error:
             is_about_lines = isinstance(error, LineError)
             cause = str(error) if is_about_lines else f"{error_text(error)}, after {row:,} records"
-            if guard is None or guard.failure is not None:
+            failure = error if guard is None else guard.failure
+            if failure is not None:
+                if isinstance(failure, OSError) and is_storage_outage(failure):
+                    raise storage_error(failure, "a file can't be read", file=self._name_of(file)) from error
                 raise self._failed(file, "a file can't be read", cause) from error
             raise UnreadableFileError(cause) from error
 

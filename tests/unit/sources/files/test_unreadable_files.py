@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from distcommit.app.auditing.audit import audit_store
-from distcommit.core.errors import SourceError
+from distcommit.core.error_handling.stored_errors import is_outage
+from distcommit.core.errors import SourceError, TransientError, error_text
 from distcommit.engine.driver.run import RunResult
 from distcommit.sources.files import extractor, format_readers
 from distcommit.sources.files.settings import FilesSource
@@ -163,6 +165,25 @@ def test_storage_error_fails_the_work_unit_and_skips_nothing(
     with pytest.raises(SourceError, match="the disk is gone") as raised:
         list(extraction)
     assert raised.value.id == "SOURCE_FILE_UNREADABLE"
+
+
+@pytest.mark.parametrize("called", ["open", "read"])
+@pytest.mark.parametrize(("code", "is_counted"), [(errno.EAGAIN, False), (errno.EBUSY, False), (errno.EACCES, True)])
+def test_busy_storage_is_an_outage_and_a_missing_permission_is_not(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, called: str, code: int, is_counted: bool
+) -> None:
+    source = messy(folder)
+    (plan,) = (plan for plan in folder.plan(**source.model_dump()).values() if plan.dataset_urn == "a")
+    extraction = source.open().extract(plan.work_units[0])  # type: ignore[union-attr]
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise OSError(code, "not now")
+
+    opener = "fsspec.implementations.local.LocalFileSystem._open"
+    monkeypatch.setattr(opener if called == "open" else "fsspec.implementations.local.LocalFileOpener.read", fails)
+    with pytest.raises(SourceError if is_counted else TransientError, match="a file can't be read") as raised:
+        list(extraction)
+    assert is_outage(error_text(raised.value)) is not is_counted
 
 
 def test_names_of_unreadable_files_are_bounded(folder: Folder) -> None:
