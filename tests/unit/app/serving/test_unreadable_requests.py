@@ -25,7 +25,7 @@ from distcommit.stores.history.run_records import (
     recorded_epochs,
 )
 from distcommit.stores.operator.schedule_requests import read_requests
-from tests.unit.app.serving.test_service import Runs, write
+from tests.unit.app.serving.test_service import Runs, Serving, write
 
 
 @pytest.fixture
@@ -96,3 +96,42 @@ def test_job_does_not_run_if_its_pause_cannot_be_read(
     assert (ended.outcome, runs.done) == (Outcome.FAILED, [])
     assert "the storage does not respond" in ended.text
     served.leave()
+
+
+def test_firing_missed_before_a_start_during_an_outage_is_made_up_for_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, failing = Job.from_file(write(folder, "a")), threading.Event()
+    put_run(job, 3, LONG_AGO_MS)
+    failing.set()
+    fail_reads(monkeypatch, failing)
+    serving = Serving(folder)
+    serving.until("a.yaml", "unreadable")
+    serving.take_steps()
+    assert not serving.runs.done
+    failing.clear()
+    serving.until("a.yaml", "committed")
+    serving.take_steps()
+    assert serving.runs.done == ["a"]
+
+
+def test_run_that_begins_after_an_outage_makes_up_for_missed_firings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requests can be read again when the run begins, before the service has received a check."""
+    job, failing = Job.from_file(write(folder, "a", schedule={"interval_s": 3_600})), threading.Event()
+    put_run(job, 3, LONG_AGO_MS)
+    failing.set()
+    fail_reads(monkeypatch, failing)
+    checked = served_job.ServedJob._check_requests
+
+    def recovers(served: ServedJob) -> ScheduleCheck:
+        check = checked(served)
+        failing.clear()
+        return check
+
+    monkeypatch.setattr(served_job.ServedJob, "_check_requests", recovers)
+    serving = Serving(folder)
+    serving.until("a.yaml", "committed")
+    serving.take_steps()
+    assert serving.runs.done == ["a"]
