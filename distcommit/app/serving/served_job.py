@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 
 from distcommit.app.jobs.job import Job
 from distcommit.app.running.alert_delivery import Alert, send_alert
+from distcommit.app.running.run_alerts import ALERTS
 from distcommit.core.errors import CorruptError, LockHeldError, RunCancelledError, UnknownVersionError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult
@@ -290,12 +291,17 @@ class ServedJob:
 
     def _alert(self, reason: str) -> None:
         """Send an alert for a run without an epoch. Such a run has no record, and a service has no exit code for it."""
-        config, failures = self._job.config, self._failures
+        config, failures, kind = self._job.config, self._failures, ALERTS["failed runs"]
         if failures and failures == config.alerts.after_failed_runs:
             alert = Alert(
                 job=config.job,
                 trigger="failed runs",
                 text=f"{failures} times in a row no run of {config.job} could begin",
+                id=kind.id,
+                severity=kind.severity,
+                title=kind.title,
+                impact=kind.impact,
+                action=kind.action,
                 epoch=0,
                 run_id="",
                 status="FAILED",
