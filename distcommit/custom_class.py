@@ -26,10 +26,10 @@ Kind = TypeVar("Kind")
 class CustomClass(SettingsModel):
     """Base of the job-file sections that name a custom source, sink or construct, and act as an object of that class.
 
-    A subclass states `interface` (the base class of the custom class) and `section` (the name of the job file's section
-    in messages). Calls of public members that the subclass does not define are forwarded to `instance`, within
-    `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to the record,
-    dataset or work unit. Members in `not_forwarded` stay the section's own.
+    A subclass passes `interface` (the base class of the custom class) and `section` (the job file's section, for
+    messages) as class arguments. Public members of `interface` that the subclass does not define are forwarded to
+    `instance`, within `custom_code`. Members in `not_forwarded` are not forwarded. Members in `unguarded` are forwarded
+    without `custom_code`, because their callers attribute errors to a record, dataset or work unit.
 
     Attributes:
         class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
@@ -63,10 +63,11 @@ class CustomClass(SettingsModel):
 
     @cached_property
     def instance(self) -> Any:
-        """The object of the custom class.
+        """The object of the custom class, created at the first access in each process.
 
         Raises:
-            ConfigurationError: if the class can't be imported or instantiated, or is not a subclass of the interface.
+            ConfigurationError: if a secret file is unreadable, the class can't be imported or instantiated, it is not a
+                subclass of the interface, or `check_instance` rejects the object.
         """
         options = with_secret_files_in(self.options)
         instance = create_custom(self._interface, self._section, self.class_name, options)
@@ -74,10 +75,10 @@ class CustomClass(SettingsModel):
         return instance
 
     def check_instance(self, instance: Any) -> None:
-        """Raise ConfigurationError if the object breaks a further rule of its interface."""
+        """Raise ConfigurationError if the object is unsuitable; a hook for subclasses that accepts all objects by
+        default."""
 
     def guard(self, *contract: type[Exception]) -> AbstractContextManager[None]:
-        """Return `custom_code` for this class."""
         return custom_code(self._section, self.class_name, *contract)
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -108,17 +109,18 @@ def _forwarded_property(name: str, is_guarded: bool) -> property:
 
 
 def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
-    """Import a class and create an object of it.
+    """Import a class and create an object of it with these options, converted to the types of its parameters.
 
     Args:
-        kind: the base class that the class must have.
+        kind: the required base class.
         section: the section of the job file that names the class, for messages.
         class_name: `package.module:Class`.
         options: keyword arguments.
 
     Raises:
-        ConfigurationError: if the class can't be imported or instantiated, if an option does not have the type of its
-            parameter, or if the object is not a `kind`.
+        ConfigurationError: if the class can't be imported or instantiated, an option can't be converted, or the object
+            is not a `kind`.
+        DistcommitError: if the import or the class raises one.
     """
     module, _, name = class_name.partition(":")
     try:
@@ -147,13 +149,15 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
 def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
     """Convert exceptions from the code of a custom class to errors that name the class.
 
+    DistcommitError, KeyboardInterrupt, GeneratorExit and the exceptions in `contract` pass unchanged.
+
     Args:
         section: the section of the job file that names the class.
         class_name: `package.module:Class`.
-        *contract: exceptions that the class may raise by its contract; they pass.
+        *contract: exceptions that the class may raise.
 
     Raises:
-        TransientError: for a failed connection.
+        TransientError: for a ConnectionError or TimeoutError.
         ConfigurationError: for any other exception, including SystemExit.
     """
     try:
@@ -173,11 +177,8 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
 
 
 def _typed(result: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options to the types of the class's parameters; an option whose type is unknown stays as it is.
-
-    Raises:
-        TypeError: if an option can't be converted.
-    """
+    """Convert options to the types of the class's parameters, if these are known. Raises TypeError if an option can't
+    be converted."""
     try:
         hints = get_type_hints(result.__init__)
     except (NameError, TypeError, AttributeError):  # such as names that are imported for type checkers only

@@ -11,7 +11,9 @@ import os
 from collections.abc import Iterator
 
 from distcommit.core.errors import error_text
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.run_settings import RunSettings
+from distcommit.fs.two_file_systems import file_system_at
 
 _OF_NODE = {
     errno.EDQUOT,
@@ -38,7 +40,7 @@ def hand_back(settings: RunSettings, error: BaseException | None) -> None:
 
     The caller must have stored nothing about the failure.
     """
-    if settings.hands_back and any(_is_of_node(cause, settings.store.fs.scheme) for cause in _causes(error)):
+    if settings.hands_back and any(_is_of_node(cause, settings.store.fs) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
 
 
@@ -50,17 +52,21 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _is_of_node(error: BaseException, scheme: str) -> bool:
+def _is_of_node(error: BaseException, fs: FileSystem) -> bool:
     """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
 
     Args:
-        scheme: scheme of the job's folders. If it is not `file`, and the folder of the path in the error does not exist
-            on this machine, the error is the target's.
+        fs: the file system of the job's folders. If the path in the error is not on the local disk, and its folder does
+            not exist on this machine, the error is the target's.
     """
     if isinstance(error, ImportError | NodeFailedError):
         return True
     if not isinstance(error, OSError):
         return False
     name = error.filename
-    is_local = scheme == _LOCAL or not isinstance(name, str) or os.path.isdir(os.path.dirname(name) or name)
+    is_local = (
+        not isinstance(name, str)
+        or file_system_at(fs, name).scheme == _LOCAL
+        or os.path.isdir(os.path.dirname(name) or name)
+    )
     return (error.errno in _OF_NODE and is_local) or _NO_TEMPORARY_FOLDER in str(error)

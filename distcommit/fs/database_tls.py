@@ -1,7 +1,7 @@
 """TLS settings and time limits of connections to database servers, for sinks and the SQL source.
 
-A connection verifies the server's certificate and host name if the server is remote, or if the URL has a TLS option.
-Only `tls: insecure` disables the verification.
+A connection verifies the server's certificate and host name if the server is remote or the URL has a TLS option. Only
+`tls: insecure` disables the verification.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER = ("charset", "connect_timeout", "read_timeout", "unix_socket", "write_timeout")
 MYSQL_OPTIONS = (*_FILES, *_SWITCHES, *_DRIVER)
+_MOST_SECONDS = 31_536_000  # the limit of pymysql
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 _PORT = re.compile(r":\d*$")
@@ -50,14 +51,16 @@ def is_remote(host: str) -> bool:
 
 
 def check_no_password(url: str, section: str) -> None:
-    """Raise SettingError if a database URL contains a password. `section` of the job file has the URL."""
+    """Raise SettingError if a database URL has a password, or an option with `pass` in its name other than `passfile`.
+    `section` is the job file's section with the URL, for the remedy."""
     parts = urlsplit(url)
-    if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+    names = parse_qs(parts.query).keys() - {"passfile"}
+    if parts.password is not None or any("pass" in name.lower() for name in names):
         raise SettingError("must not contain a password", remedy=f"set {section}.password instead")
 
 
 def check_url_options(url: str, tls: Tls) -> None:
-    """Check the options of a database URL. The URL of an SQLite file must have none.
+    """Check the options of a MariaDB, MySQL or PostgreSQL URL. Accept URLs of other schemes unchecked.
 
     Raises:
         ValueError: if an option or its value is unknown, or contradicts `tls`.
@@ -70,12 +73,16 @@ def check_url_options(url: str, tls: Tls) -> None:
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:
-    """Check the options of a MariaDB or MySQL URL.
+    """Check the names of the options of a MariaDB or MySQL URL, and the values of time limits and TLS.
 
     Raises:
-        ValueError: if an option or its value is unknown, or contradicts `tls`.
+        ValueError: if an option or its value is invalid, an option is repeated, or a TLS value contradicts `tls`.
     """
     options = _options(urlsplit(url), MYSQL_OPTIONS)
+    for name, value in options.items():
+        is_seconds = value.isascii() and value.isdecimal() and 0 < int(value) <= _MOST_SECONDS
+        if name.endswith("_timeout") and not is_seconds:
+            raise ValueError(f"option {name} must be a number of seconds from 1 to {_MOST_SECONDS}, but is {value!r}")
     for name in _SWITCHES:
         value = options.get(name, "").lower()
         if name in options and value not in _ON + _OFF:
@@ -93,7 +100,8 @@ def check_mysql_url(url: str, tls: Tls) -> None:
 
 
 def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
-    """Return pymysql's arguments for a URL that `check_mysql_url` has accepted."""
+    """Return pymysql's arguments for TLS and the options of a URL that `check_mysql_url` has accepted. Reads the
+    certificate files that the options name."""
     parts = urlsplit(url)
     options = _options(parts, MYSQL_OPTIONS)
     supplied = {name: value for name, value in options.items() if name in _DRIVER}
@@ -110,7 +118,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
     """Check the TLS options of a PostgreSQL URL. libpq checks the others when it connects.
 
     Raises:
-        ValueError: if a value is unknown, or contradicts `tls`.
+        ValueError: if `sslmode` is unknown or contradicts `tls`, or a TLS option is repeated.
     """
     options = _options(urlsplit(url))
     mode = options.get("sslmode")
@@ -128,7 +136,8 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return libpq's arguments to pass in addition to a URL that `check_postgresql_url` has accepted."""
+    """Return libpq's TLS arguments to pass in addition to a URL that `check_postgresql_url` has accepted; empty if the
+    URL alone suffices."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)
@@ -142,28 +151,27 @@ def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os
 
 
 def uri_with_tls(uri: str, tls: Tls) -> str:
-    """Return a PostgreSQL URI with the options of `postgresql_arguments`."""
+    """Return a PostgreSQL URI with the arguments of `postgresql_arguments` as options."""
     parts, arguments = urlsplit(uri), postgresql_arguments(uri, tls)
     options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
     return parts._replace(query=urlencode([*options, *arguments.items()], safe="/")).geturl()
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote. With a service file this is assumed, because the file may name any host."""
+    """Return whether a host may be remote. With a service file, which may name any host, return True. Variables supply
+    what the URL lacks; PGHOSTADDR also overrides where a host in the URL leads."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
-    hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
+    hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
+    addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")
+    hosts += addresses.split(",")
     if not any(hosts):
-        hosts = [environment.get("PGHOST", ""), environment.get("PGHOSTADDR", "")]
+        hosts = environment.get("PGHOST", "").split(",")
     return "service" in options or bool(environment.get("PGSERVICE")) or any(map(is_remote, hosts))
 
 
 def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the options of a URL. Values of a repeated option are joined by commas.
-
-    Raises:
-        ValueError: if an option is not in `existing` (unless that is empty), or an option that must be unique is
-            repeated.
-    """
+    """Return the options of a URL. Values of a repeated option are joined by commas. Raises ValueError if `existing` is
+    not empty and lacks an option, or an option is repeated that `existing` or TLS requires to be unique."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if existing and name not in existing:

@@ -1,4 +1,4 @@
-"""File system for dry runs of a sweep: it records deletions instead of executing them."""
+"""File system for dry runs of a sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 class DryRunDeletes:
-    """File system that forwards reads, records deletions, and rejects other changes. Recorded files appear as deleted.
+    """File system that records deletions of files and folders instead of executing them.
+
+    Reads are forwarded. Listings omit what was deleted, but `status` and `read` still find it. Puts and changes of
+    access raise DistcommitError; other changes raise AttributeError.
 
     Attributes:
         deleted: the files that a real run would delete, in order.

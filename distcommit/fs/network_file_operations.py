@@ -17,14 +17,13 @@ from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 
 class NetworkFileOperations(FileSystem, Protocol):
-    """Operations of file systems in which a completed call is durable, and which have no symbolic links.
+    """Operations that network file systems share: nothing can be synced after a call, and symbolic links are not
+    visible.
 
     A client may repeat a request whose response was lost, so `rename` of a subclass must not replace a file.
     """
 
-    def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the file's bytes in order."""
-        ...
+    def read_chunks(self, path: str) -> Iterator[bytes]: ...
 
     def read(self, path: str) -> bytes:
         return b"".join(self.read_chunks(path))
@@ -36,7 +35,8 @@ class NetworkFileOperations(FileSystem, Protocol):
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Publish a file as `FileSystem.put_if_absent` defines, by renaming a temporary file in the same folder."""
+        """Publish a file as `FileSystem.put_if_absent` defines, by renaming a temporary file in the same folder. A file
+        with the same bytes may also count as published by this call."""
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
         try:

@@ -11,10 +11,8 @@ Calls = TypeVar("Calls")
 
 
 def counting_calls(calls: Calls) -> Calls:
-    """Wrap the system calls or client requests of a file system, so that each one is counted.
-
-    Requests of files that are already open are not counted.
-    """
+    """Wrap the system calls or client requests of a file system, so that each one is counted. Calls of open files are
+    not counted."""
     return cast(Calls, _Counted(calls))
 
 

@@ -19,7 +19,7 @@ class ResponseTimeError(Exception):
 def call_within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
     """Call a function in a daemon thread. Return its result, or raise its error.
 
-    A thread that exceeds the limit is abandoned, and ends when the server does.
+    A call that exceeds the limit continues in its thread, and its result is discarded.
 
     Raises:
         ResponseTimeError: after `limit_s` seconds.

@@ -1,4 +1,4 @@
-"""Secrets in files. A setting names the file, which is read where and when a client is created."""
+"""Secrets in files. A setting names a file, which is read when and where a client is created."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_secret_files(value: Value) -> Value:
     """Return a setting, or a map of settings, unchanged if all secret files in it have absolute paths.
 
     Raises:
-        ValidationError: of pydantic, with each relative path.
+        ValidationError: with each relative path.
     """
     texts = value.items() if isinstance(value, Mapping) else [(None, value)]
     raise_all(
@@ -52,7 +52,7 @@ def with_secret_files(text: str) -> str:
 
 
 def with_secret_files_in(value: Any) -> Any:
-    """Apply `with_secret_files` to each text in a tree of settings."""
+    """Apply `with_secret_files` to each text in a tree of maps and lists."""
     if isinstance(value, Mapping):
         return {key: with_secret_files_in(below) for key, below in value.items()}
     if isinstance(value, list):

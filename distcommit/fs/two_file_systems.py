@@ -10,10 +10,9 @@ from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileS
 
 
 class TwoFileSystems:
-    """File system that sends each call to one of two, by its path.
+    """File system that sends each call to one of two, by its path. It adds no order between them.
 
-    It adds no order between the two. The protocol only relies on calls that are durable once they return: a put, a
-    closed file, a sync. Its attributes are those of staging and output, because only steps and writers ask for them.
+    Its capabilities are those of `of_data`; its numbers of parallel calls are the larger ones of both.
 
     Args:
         of_store: the file system of the store.
@@ -29,7 +28,6 @@ class TwoFileSystems:
         self.parallel_buckets = max(of_store.parallel_buckets, of_data.parallel_buckets)
 
     def part_of(self, path: str) -> FileSystem:
-        """Return the file system that has a path."""
         is_in_store = path == self._store or path.startswith(f"{self._store}/")
         return self._of_store if is_in_store else self._of_data
 
@@ -100,5 +98,5 @@ class TwoFileSystems:
 
 
 def file_system_at(fs: FileSystem, root: str) -> FileSystem:
-    """Return the file system that has this folder of a job."""
+    """Return the file system that has this root of a job."""
     return fs.part_of(root) if isinstance(fs, TwoFileSystems) else fs

@@ -1,10 +1,9 @@
 """Sinks: files with footers that record their offsets, tables and topics that are committed at their target, a console
 for previews, and custom sinks.
 
-Must not know sources or logs. Each package is a type that a job file can name, and its `SETTINGS` names the class of
-its section. `base`, `databases` and `table_formats` are not types but base classes. Start reading at `files`, then
-`base.committer_sink`.
+Must not know sources or logs. Each package is a type that a job file can name, except those in `SHARED`; its `SETTINGS`
+names the class of its section. Start reading at `files`, then `base.committer_sink`.
 """
 
 SHARED = ("base", "databases", "table_formats")
-"""Packages here that are not types."""
+"""Packages of base classes."""

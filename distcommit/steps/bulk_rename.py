@@ -1,6 +1,4 @@
-"""Publish many staged files at once: whole folders are renamed where that is safe, with two durable barriers for
-all.
-"""
+"""Publish many staged files at once. Whole folders are renamed where that is safe, and all syncs are shared."""
 
 from __future__ import annotations
 
@@ -37,17 +35,18 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, given the files at both paths."""
+        """Return whether the step is done, pending or lost, given the states of both files."""
 
     def verify(self) -> Verification:
-        """Look at both files and return whether the step is done, pending or lost."""
+        """Read the states of both files, and return whether the step is done, pending or lost."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
         """Publish the file in another way, or raise the reason why it cannot be published."""
 
 
 def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | None) -> list[DistcommitError | None]:
-    """Execute at least one step: the implementation of `FsRenameCommitStep.execute_all`."""
+    """Publish the files of at least one step, and return the error of each step, or None. Implements
+    `FsRenameCommitStep.execute_all`."""
     batch = _Batch(steps)
     groups = batch.groups
     batch.move_first_files(verdicts)
@@ -67,10 +66,10 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
 
 
 def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
-    """Verify at least one step: the implementation of `FsRenameCommitStep.verify_all`.
+    """Verify at least one step. Implements `FsRenameCommitStep.verify_all`.
 
-    Also find the steps whose folder can be renamed as a whole: the staged folder contains exactly their files under
-    their final names, and the target folder does not exist.
+    Also set `whole` of the steps whose folder can be renamed as a whole: all of its steps are pending, the staged
+    folder contains exactly their files under their final names, and the target folder does not exist.
     """
     fs, groups = steps[0].context.fs, _groups_of(steps)
 
@@ -137,7 +136,6 @@ class _Group:
         return [index for index in self.indices if steps[index].file.staged_path[cut:] in names] if names else []
 
     def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
-        """Return the file names in the target folder, in the order of the indices."""
         cut = name_begins(steps[self.indices[0]].folders[1])
         return [steps[index].file.final_path[cut:] for index in self.indices]
 
@@ -148,7 +146,6 @@ def name_begins(folder: str) -> int:
 
 
 def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
-    """Group at least one step by folders. Consecutive steps mostly share them."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
     for index, step in enumerate(steps):
@@ -174,11 +171,9 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Rename the first file of each group, on file systems where names are durable at once.
-
-        Usually the target folder exists, and a successful rename proves that without another call. If the rename fails,
-        the group continues as if the rename had not been tried.
-        """
+        """Rename the first file of each group, if names are durable at once and there are no links. Success proves
+        without another call that the target folder exists. After a failure the group continues as if this had not been
+        tried."""
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 
@@ -196,9 +191,7 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
-        """Create the folders that groups need, and make their names durable even if another process has created
-        them.
-        """
+        """Create the folders that groups need. Make their names durable, even if another process has created them."""
         failed = self._targets.make_all({folder for _, folder in rooms})
         for group, folder in rooms:
             if folder in failed:
@@ -208,7 +201,8 @@ class _Batch:
     def move_folders(self, groups: Sequence[_Group]) -> None:
         """Rename staged folders as a whole if the target does not exist, then list the target.
 
-        The staged folder may have changed since it was listed. A step is done only if its file is seen at the target.
+        A step is done only if its file is in that listing, because the staged folder may have changed since it was
+        listed.
         """
 
         def move(group: _Group) -> None:
@@ -226,7 +220,6 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self._sound(groups))
 
     def _missing_in(self, group: _Group) -> list[int]:
-        """Return the indices of the steps whose file is not in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         present = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
         files = [steps[index].file for index in group.indices]
@@ -235,7 +228,6 @@ class _Batch:
         return [index for index in group.indices if not _is_in(present, steps[index])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
-        """Rename the files of these groups that are not known to be done, one by one."""
         ready = [group for group in self._sound(groups) if group.left]
         for group in ready:
             try:
@@ -267,9 +259,8 @@ class _Batch:
     def confirm_folders(self) -> None:
         """Fail the steps of each group whose folder now leads out of its root.
 
-        Between the first check and a rename, a link may have replaced a folder. The file may then be elsewhere and must
-        not count as published. If a folder was moved as a whole, its files were seen, and only the parent folder is
-        checked.
+        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count as
+        published. If a folder was moved as a whole, only its parent is checked, because its files were listed.
         """
         if not self._fs.has_links:
             return
@@ -286,9 +277,7 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
-        """Sync the folders of groups without an error. An error of one folder fails its steps; a disk error fails
-        all steps.
-        """
+        """Sync folders of groups. An error of a folder fails the steps of its groups; a disk error fails all steps."""
         folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -308,7 +297,6 @@ class _Batch:
                 self._fail(group, failed[folder], "a published folder could not be synced", folder)
 
     def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
-        """Return the groups in which a step has not failed. An error of a group fails all of its steps."""
         return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
     def _fail(self, group: _Group, error: DistcommitError | OSError, subject: str, path: str) -> None:
@@ -327,6 +315,7 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
 
 
 def _is_in(present: dict[str, int], step: StagedMove) -> bool:
-    """Return whether a folder with these file ids by name contains the step's file."""
+    """Return whether a folder with these file ids by name contains the step's file. An id of 0 is unknown and matches
+    any."""
     file_id = present.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

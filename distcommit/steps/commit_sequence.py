@@ -28,11 +28,9 @@ class CommitSequence:
     Attributes:
         dataset_urn: the dataset.
         steps: the steps, in execution order.
-        close: called once every step is done and durable, to record that in the store.
-        lose: called with the error of a lost step. Records the error in the store, and returns the error to raise, with
-            a remedy.
-        fail: called with the error of a step that failed without being lost. Records the error in the store, and
-            returns the error to raise.
+        close: called once every step is done and durable; records that in the store.
+        lose: called with the error of a lost step; records it in the store, and returns the error to raise.
+        fail: called with the error of any other failed step; records it, and returns the error to raise.
     """
 
     dataset_urn: str
@@ -42,16 +40,16 @@ class CommitSequence:
     fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_unchanged)
 
     def commit(self) -> bool:
-        """Verify and execute the steps in order, make all effects durable, and close the sequence.
+        """Execute the steps that are not done, in order, make all effects durable, and close the sequence. Idempotent.
 
-        A done step is not executed again, and no step is executed after a failed one. Idempotent.
+        No step is executed after a failed one.
 
         Returns:
             True: the sequence is done.
 
         Raises:
-            LostError: if a step's effect can be neither proven nor repeated. Nothing is closed.
-            DistcommitError: if a step fails. Nothing is closed.
+            LostError: from `lose`, if a step's effect can be neither proven nor repeated.
+            DistcommitError: from `fail`, if a step fails otherwise; or an error of `close`.
         """
         outcomes = execute_sequences({self.dataset_urn: self.steps}, verify_first=True)
         error, failed = outcomes.lost.get(self.dataset_urn), outcomes.failed.get(self.dataset_urn)
@@ -66,10 +64,10 @@ class CommitSequence:
 
 
 class CommitStepStore(ABC):
-    """Holds commit steps by store (the job's name) and dataset URN until they are executed.
+    """Storage of commit steps by store (the job's name) and dataset URN until they are executed.
 
-    Steps that were `put` but not sealed are never executed and need not survive the process. `seal` makes all steps of
-    a dataset durable at once: a reader sees all of them or none.
+    Unsealed steps are never executed and need not survive the process. `seal` makes all steps of a dataset durable at
+    once.
     """
 
     @abstractmethod
@@ -78,8 +76,7 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job is known or, with `urn`, whether that dataset has a sealed sequence that is not
-        done."""
+        """Return whether the job exists or, with `urn`, whether that dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def remove(self, store: str, urn: str | None = None) -> bool:

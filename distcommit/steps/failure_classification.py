@@ -1,6 +1,4 @@
-"""Classification of failed sequences: a failure of the sequence, an outage of the target, or a format of a newer
-version.
-"""
+"""Classification of failed sequences: lost, waiting for another version or dataset, target down, or retryable."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ class Failure:
     Attributes:
         kind: the error's id, or `outage`.
         reason: the error's text.
-        lost: whether no run can ever finish the sequence.
-        needs_other_version: whether another version of the program or sink is needed. The attempt is not counted then.
+        lost: whether no run can finish the sequence without an operator.
+        needs_other_version: whether the sequence waits for another version of the program or sink, or for another
+            dataset of its commit group. The attempt is not counted then.
         outage: whether the target is down. The attempt is not counted then.
     """
 
@@ -45,12 +44,12 @@ class Failure:
 
 
 def is_lost(error: DistcommitError) -> bool:
-    """Return whether no run can ever finish the sequence."""
+    """Return whether no run can finish a sequence that failed with this error, without an operator."""
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
 def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
-    """Return the classification of a failed sequence.
+    """Classify a failed sequence.
 
     Args:
         error: why the sequence failed.
@@ -69,11 +68,12 @@ def classify_failures(
     context: StepContext,
     bucket: int,
 ) -> BatchedWork[dict[SequenceName, Failure]]:
-    """Classify failed sequences: each target of a failed sequence is probed once.
+    """Classify failed sequences. If the error alone does not decide, probe each target of the sequence once for all
+    sequences.
 
     Args:
         failed: the errors by sequence.
-        loaded: the steps of the sequences whose steps could be read.
+        loaded: the steps by sequence. A sequence without them is not probed.
         context: the environment of the steps.
         bucket: the bucket of the sequences.
     """

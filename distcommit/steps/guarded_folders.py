@@ -1,4 +1,4 @@
-"""Guard that keeps steps below their roots: no component of a folder may be a symbolic link that leads out."""
+"""Guard that keeps steps below their roots: no folder may lead out through a symbolic link."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class GuardedFolders:
 
     Args:
         fs: the file system.
-        root: the absolute root. The path to the root may contain links, but no folder below the root may lead out of
-            it.
+        root: the absolute root. The path to the root may contain links.
     """
 
     def __init__(self, fs: FileSystem, root: str) -> None:
@@ -28,7 +27,8 @@ class GuardedFolders:
         self._real_root = ""
 
     def check(self, folder: str) -> None:
-        """Reject a folder that leads out of the root. A missing folder passes. Costs a listing of each parent folder.
+        """Reject a folder that leads out of the root. Accept a missing folder. The first check lists each parent
+        folder.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -45,10 +45,10 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def make(self, folder: str) -> None:
-        """Create a folder below the root.
+        """Create a folder below the root, and its missing parents.
 
-        If the parent is known, this is one call, provided that the folder is new or that the previous folder existed as
-        well.
+        If the parent is known, this takes one call. It takes two if there are links, and the folder exists although the
+        previous one did not, or vice versa.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -71,9 +71,9 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def is_known_to_exist(self, folder: str) -> bool:
-        """Return whether a folder, whose parent exists, is known to exist.
+        """Return whether a folder is known to exist; its parent must exist.
 
-        The file system is asked only if the previous folder existed, because usually all folders of a batch exist, or
+        The file system is only asked if the previous folder existed, because usually all folders of a batch exist, or
         none.
 
         Raises:
@@ -89,7 +89,7 @@ class GuardedFolders:
         return self._look_first
 
     def expect_there(self, is_present: bool) -> None:
-        """Set whether to look for the next folder before creating it."""
+        """Set whether the next folder probably exists, so that its status is read before it is created."""
         self._look_first = is_present and self._fs.has_links
 
     def _exists(self, folder: str) -> bool:
@@ -121,7 +121,7 @@ class GuardedFolders:
         return failed
 
     def forget(self, folder: str) -> None:
-        """Discard the result of checking a folder that has vanished."""
+        """Discard the results of checking a folder that has vanished, and of its parents."""
         while len(folder) > len(self._root):
             self._safe.discard(folder)
             folder = _above(folder)

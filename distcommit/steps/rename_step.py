@@ -24,9 +24,11 @@ from distcommit.steps.step_registry import register
 
 @register
 class FsRenameCommitStep(CommitStep):
-    """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing a file.
+    """Step that renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing
+    a file.
 
-    Proof that the step is done: the file at the final path has the recorded identity, or else the recorded checksum.
+    Proof that the step is done: the file at the final path has the recorded identity, or else the recorded checksum,
+    and the staged file is gone.
 
     Args:
         context: file system and roots.
@@ -35,7 +37,8 @@ class FsRenameCommitStep(CommitStep):
         file: the recorded identity; by default that of the staged file now.
 
     Raises:
-        ConfigurationError: if a path is absolute or leads out of its root.
+        ConfigurationError: if a path is absolute or leads out of its root, or if `file` is None and the staged file is
+            missing.
     """
 
     type_name: ClassVar[str] = "fs-rename"
@@ -54,12 +57,12 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def of(cls, context: StepContext, file: StagedFile) -> Self:
-        """Return the step that publishes this staged file."""
         return cls.of_all(context, (file,))[0]
 
     @classmethod
     def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, is_complete: bool = False) -> list[Self]:
-        """Return the steps that publish these staged files. Steps with equal folders share one `folders` tuple.
+        """Return the steps that publish these staged files. Consecutive steps with equal folders share one `folders`
+        tuple.
 
         Args:
             context: file system and roots.
@@ -104,15 +107,14 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Look at the source, then at the target. LOST is verified twice, because another process may be moving the
-        file.
-        """
+        """Read the states of source and target. Repeat that before returning Lost, because another process may be
+        moving the file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """Return one batch if the steps are independent: no path occurs twice, and the roots are not nested."""
+        """Return one batch if no path occurs twice and the roots are not nested; otherwise a batch for each step."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -121,7 +123,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify all steps with one listing of each folder, so that absent files cost no request."""
+        """Verify all steps with one listing of each staged folder, so that files missing there cost no request."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -135,9 +137,8 @@ class FsRenameCommitStep(CommitStep):
     ) -> list[DistcommitError | None]:
         """Rename without verifying first, verify only failed renames, then sync all folders once.
 
-        The names of target folders are durable before a file moves into them, whichever process created the folders.
-        Otherwise a power loss could remove the folder after the file has lost its old name. A staged folder that
-        contains exactly the files of its steps is renamed as a whole if its target does not exist.
+        The names of target folders are durable before a file moves into them. Otherwise a power loss could remove the
+        folder after the file has lost its old name. A staged folder may be renamed as a whole.
         """
         return publish_all(steps, verdicts) if steps else []
 
@@ -151,16 +152,14 @@ class FsRenameCommitStep(CommitStep):
 
     @property
     def source(self) -> str:
-        """Return the absolute staged path."""
         return f"{self.context.staging_root}/{self.file.staged_path}"
 
     @property
     def target(self) -> str:
-        """Return the absolute final path."""
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Publish the file after its rename has failed, if that is possible.
+        """Verify a step whose rename has failed, and rename again if it is pending.
 
         Raises:
             LostError: if the file is neither published nor staged.
@@ -179,7 +178,7 @@ class FsRenameCommitStep(CommitStep):
             )
 
     def _move_again(self, target: GuardedFolders) -> None:
-        """Rename a staged file that still exists once more.
+        """Rename a file that is still staged.
 
         Either the target's folder has vanished, or a rename by link and unlink stopped between the two.
         """
@@ -199,7 +198,7 @@ class FsRenameCommitStep(CommitStep):
                 raise
 
     def _remove(self, path: str, root: str) -> None:
-        """Delete the file if it is the step's own."""
+        """Durably delete the file at a path if it is the step's own."""
         fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
@@ -211,10 +210,7 @@ class FsRenameCommitStep(CommitStep):
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _sync_nearest_parent(self, folder: str, root: str) -> None:
-        """Sync a folder so that a deletion in it is durable.
-
-        If a sweep has deleted the folder, sync its nearest existing parent.
-        """
+        """Sync a folder, or its nearest existing parent if a sweep has deleted it, so that a deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
@@ -226,15 +222,14 @@ class FsRenameCommitStep(CommitStep):
         return self.context.fs.status(self.target) is None
 
     def probe(self) -> Verification:
-        """Read source and target once."""
         fs = self.context.fs
         staged = fs.status(self.source)
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, given the source and then the target.
+        """Return whether the step is done, pending or lost, given the states of source and target, read in this order.
 
-        The checksum is read if the identity differs.
+        The checksum of a file is read if its id or time differs.
         """
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")

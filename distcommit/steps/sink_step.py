@@ -1,4 +1,4 @@
-"""A commit step that commits a sink's prepared output."""
+"""The commit step of sinks with a committer."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 @register
 class SinkCommitStep(CommitStep):
-    """Passes the commit infos of one run for a branch of one dataset to the committer of the sink.
+    """Step that passes the commit infos of one run for a branch of one dataset to the committer of the sink.
 
-    The target holds the proof that the step is done: `commit` checks it in one transaction with the data. So `verify`
-    always returns PENDING, and a replay commits again, which changes nothing if the data is committed. The step stores
-    the sink's name; the job's configuration provides the sink of that name.
+    The target holds the proof that the step is done, and the committer checks it. So `verify` always returns PENDING,
+    and a replay commits again, which changes nothing if the data is committed. The step stores the name of its sink,
+    which the job's configuration provides.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -84,6 +84,7 @@ class SinkCommitStep(CommitStep):
 
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
+            TypeError: if the row is malformed.
         """
         name, urn, epoch, infos, branch, bases, infos_version, attempts = row
         if tuple(map(type, row)) != (str, str, int, list, str, list, int, list):
@@ -117,7 +118,7 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit with one call of one committer for each sink."""
+        """Commit the steps of each sink with one call of its committer."""
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
             indices = [index for index, step in enumerate(steps) if step.sink_name == name]
@@ -128,21 +129,13 @@ class SinkCommitStep(CommitStep):
     def execute_atomically(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit with one atomic call of the committer of the steps' sink."""
         return cls._commit(steps, is_complete=True)
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call of its committer.
-
-        Args:
-            steps: steps of one sink.
-            is_complete: whether the steps are a whole atomic group, to be committed all or none.
-
-        Returns:
-            the error of each step, or None. A step whose stored infos cannot be used is not committed. With
-            `is_complete` the other steps are then not committed either, and wait for a later run.
-        """
+        """Commit the steps of one sink with one call of its committer. Return the error of each step, or None. A step
+        whose stored infos cannot be used is not committed. With `is_complete`, the steps are a whole atomic group, and
+        none is committed then."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
@@ -194,7 +187,7 @@ class SinkCommitStep(CommitStep):
         return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
 
     def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
-        """Count a request, whose outcome is None if the committer raised an error, or could not be opened."""
+        """Count a request. Its outcome is None if the committer could not be opened or raised an error."""
         counted_as = _COUNTED_AS.get(type(outcome), "commit_retries")
         is_unknown = self.sink.leaves_in_doubt or (is_open and outcome is None)
         is_in_doubt = is_unknown and counted_as == "commit_retries"
@@ -204,7 +197,7 @@ class SinkCommitStep(CommitStep):
         """Roll the commit back, even if it is already visible.
 
         Raises:
-            ConflictError: if the commit cannot be rolled back. Nothing has changed.
+            ConflictError: if the commit cannot be rolled back. Nothing has changed then.
         """
         self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
@@ -255,8 +248,7 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Delete the output that the attempts have prepared at the target. Call it after `withdraw` has rolled the
-        commit back.
+        """Delete the output that the attempts have prepared at the target. Call it after `withdraw`.
 
         Raises:
             DistcommitError: if the deletion fails now. Calling again resumes.
@@ -296,9 +288,12 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """Open a committer, and release it after the block, or close it if the block raises an exception.
+    """Open a committer for the block. Afterwards release it, or close it if the block raises an exception.
 
     An error on closing is only logged, because the commit does not depend on it.
+
+    Raises:
+        SinkUnavailableError: if the committer can't be opened.
     """
     try:
         committer = sink.open_committer(context)

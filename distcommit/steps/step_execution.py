@@ -1,6 +1,4 @@
-"""Execute many sealed sequences at once: steps in batches, one durable barrier for all, and errors for each
-sequence.
-"""
+"""Execute many sealed sequences at once, with their steps in batches and separate errors for each sequence."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ Answer = TypeVar("Answer")
 class Outcomes(Generic[Name]):
     """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
 
-    An error names the step. The caller adds the sequence.
+    An error names its step. The caller adds the sequence.
 
     Attributes:
         failed: the error by sequence.
@@ -50,7 +48,6 @@ class Outcomes(Generic[Name]):
     counts: dict[Name, FlowCounts] = field(default_factory=dict)
 
     def of(self, names: Container[Name]) -> Outcomes[Name]:
-        """Return the results of these sequences."""
         return Outcomes(
             {name: error for name, error in self.failed.items() if name in names},
             {name: lost_error for name, lost_error in self.lost.items() if name in names},
@@ -59,12 +56,11 @@ class Outcomes(Generic[Name]):
         )
 
     def flow(self) -> FlowCounts:
-        """Return the sum of the counts of all sequences."""
         return sum(self.counts.values(), FlowCounts())
 
 
 class Execution(IoRequest):
-    """I/O request: `execute_sequences`, batched with other requests.
+    """I/O request that executes sequences. The requests of a batch share calls of `execute_sequences`.
 
     Args:
         sequences: the steps by a unique sequence name.
@@ -83,7 +79,6 @@ class Execution(IoRequest):
 
     @classmethod
     def answer_batch(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
-        """Return the `Outcomes` of each request."""
         outcomes = {
             verify_first: execute_sequences(
                 {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
@@ -101,18 +96,17 @@ def execute_sequences(
     verify_first: bool,
     wholes: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
-    """Execute the steps of many sequences, each in its own order.
+    """Execute the steps of many sequences, each in its own order. Return once all effects are durable.
 
     A sequence stops at its first failed step; other sequences continue. Steps that their class puts into one batch
-    (`CommitStep.batches`) are executed together. If several sequences have reached batches of the same class, these
-    batches are joined. Returns once all effects are durable, also the effects that existed before.
+    (`CommitStep.batches`) are executed together, also with batches of the same class of other sequences.
 
     Args:
         sequences: the steps by sequence name.
-        verify_first: for replay: verify the steps of a batch once all earlier batches are done.
-        wholes: the atomic commit group of each sequence that is published all or none. The steps of one sink and group
-            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached these steps.
-            If one sequence has failed before, the other sequences of the group wait for a later run.
+        verify_first: whether to verify the steps of a batch before executing it, as replay requires.
+        wholes: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
+            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
+            of them has failed before, the others fail with HeldBackError.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}
@@ -135,11 +129,8 @@ def execute_sequences(
 def _due(
     remaining: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
-    """Return the sequences to continue.
-
-    The sequences of an atomic group wait before a sink's steps until all sequences with steps of this sink have
-    arrived. If one of them has failed, the others are held back.
-    """
+    """Return the sequences to continue. Those of an atomic group wait before a sink's steps until all others with steps
+    of this sink have arrived. If one has failed, set the others to held back."""
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
@@ -162,7 +153,7 @@ def _due(
 
 
 def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:
-    """Return the error of a sequence that must wait because another dataset of its atomic commit group failed."""
+    """Return the error of a sequence that waits because another dataset of its atomic commit group failed."""
     return HeldBackError(
         "an atomic commit group is held back because one of its datasets cannot be published",
         held_by=dataset_urn,
@@ -176,7 +167,7 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
 
 
 def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
-    """Split a sequence into batches, in order. In an atomic group, all steps of one sink are one batch."""
+    """Split a sequence into batches, in order. In an atomic group, consecutive steps of one sink are one batch."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         groups = [list(steps)]
     else:
@@ -232,7 +223,6 @@ def _execute_kind(
 
 
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
-    """Return the verdict or the error of each step. If the batch form raises, each step is verified alone."""
     try:
         return _one_for_each(steps, kind.verify_all(steps))
     except Exception as error:
@@ -245,10 +235,8 @@ def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verific
 def _execute(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Return the error of each step.
-
-    If the call for the whole batch raises, each step is executed alone, because executing a step again is safe.
-    """
+    """Return the error of each step, or None. If `execute_all` raises, execute each step alone, because executing one
+    again is safe."""
     try:
         return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
@@ -265,7 +253,7 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Execute like `_execute`, for an atomic group: its steps are never executed alone."""
+    """Execute the steps of an atomic group, never alone. If that raises, return the error for each step."""
     try:
         return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's
@@ -273,11 +261,6 @@ def _execute_whole(
 
 
 def _one_for_each(steps: Sequence[CommitStep], answers: Sequence[Answer]) -> list[Answer]:
-    """Return the results of a class's batch form.
-
-    Raises:
-        TypeError: if there is not one result for each step.
-    """
     if len(answers) != len(steps):
         raise TypeError(f"a batch form returned {len(answers)} results for {len(steps)} steps")
     return list(answers)

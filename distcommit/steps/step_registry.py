@@ -1,4 +1,4 @@
-"""Store commit steps as versioned data under the name of their type. Loading them runs no stored code."""
+"""Storage of commit steps as versioned data under the name of their type. Loading them runs no stored code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def register(kind: StepType) -> StepType:
     """Register a step type under its `type_name`; a class decorator.
 
     Raises:
-        ConfigurationError: if another class has that name.
+        ConfigurationError: if a class of another name has that `type_name`.
     """
     registered = _types.setdefault(kind.type_name, kind)
     if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
@@ -37,7 +37,7 @@ def register(kind: StepType) -> StepType:
 
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
-    """Return the steps as data, in order, consecutive steps of a type together."""
+    """Return the steps as data, in order. Consecutive steps of a type are together."""
     kinds = groupby(steps, key=attrgetter("__class__"))
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
@@ -48,7 +48,8 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
     Raises:
         UnknownStepTypeError: if a type is not registered in this process.
         UnknownVersionError: if a newer version of the class stored the steps.
-        CorruptError: if the data is not from the class.
+        CorruptError: if the class can't read the data.
+        SinkUnavailableError: if the context lacks the sink of a step.
     """
     for batch in batches:
         kind = _types.get(batch.type_name)

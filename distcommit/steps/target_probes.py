@@ -1,6 +1,6 @@
 """Probes of a target after a failed commit. A probe contains no records.
 
-Several failed sequences do not prove that the target is down. A failed probe of the same target does.
+Failed sequences do not prove that the target is down. A failed probe of the same target does.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PROBE_BYTES = 64 * 1024
 
 
 class OutputProbe(IoRequest):
-    """I/O request: write a file as a commit does, and delete it. Requests of one batch share a single probe.
+    """I/O request that writes a file as a commit does, and deletes it. The answer is the error text, empty for success.
 
-    The answer is the error text, empty for success. If the process dies during the probe, a file with a name of that
-    bucket remains in staging or in the output.
+    Requests of one batch share a single probe. If the process dies during the probe, a file with a name of the bucket
+    remains in staging or in the output.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -68,14 +68,17 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(IoRequest):
-    """I/O request: probe a sink's target through its committer. The answer is the error text, empty for success."""
+    """I/O request that probes a sink's target through its committer. The answer is the error text, empty for success.
+    Requests of one batch share a single probe of each sink."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
 
     @classmethod
     def answer_batch(cls, requests: Sequence[SinkProbe]) -> list[str]:
-        return [requests[0]._answer()] * len(requests)
+        probes = {request._sink.name: request for request in requests}
+        answers = {name: probe._answer() for name, probe in probes.items()}
+        return [answers[request._sink.name] for request in requests]
 
     def _answer(self) -> str:
         try:

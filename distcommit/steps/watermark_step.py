@@ -1,4 +1,4 @@
-"""A commit step that moves a dataset's watermark."""
+"""The commit step that moves a dataset's watermark."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ from distcommit.steps.step_registry import register
 class WatermarkStore(Protocol):
     """Storage of watermarks."""
 
-    def watermark(self, urn: str) -> Watermark | None:
-        """Return the dataset's stored watermark; None if there is none yet."""
-        ...
+    def watermark(self, urn: str) -> Watermark | None: ...
 
     def compare_and_set(self, urn: str, low: Watermark | None, high: Watermark) -> bool:
-        """Set `high` durably if the stored watermark is `low`; return False if it is not."""
+        """Set `high` durably if the stored watermark is `low`. Otherwise return False."""
         ...
 
 
 @register
 class HighWatermarkCommitStep(CommitStep):
-    """Moves a dataset's watermark from `low`, on which the work was planned, to `high`.
+    """Step that moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
-    Proof that the step is done: the stored watermark is at or past `high`, partition by partition. `LogCommitStepStore`
-    keeps watermarks in its log. There the step is checked when it is sealed, joined with the moves of other partitions
-    (`as_one_move`), and applied by the record that closes the sequence. Other stores provide a `WatermarkStore`.
+    Proof that the step is done: the stored watermark is at or past `high` in each partition. `LogCommitStepStore`
+    checks the step when it is sealed, joins it with the moves of other partitions (`as_one_move`), and applies it with
+    the record that closes the sequence. Other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
@@ -58,10 +56,11 @@ class HighWatermarkCommitStep(CommitStep):
         return Verdict.DONE if stored is not None and stored.covers(self.high) else Verdict.PENDING
 
     def execute(self) -> None:
-        """Compare and set.
+        """Move the watermark by compare-and-set.
 
         Raises:
-            ConflictError: if the stored watermark is neither `low` nor at or past `high`.
+            ConflictError: if the stored watermark is neither `low` nor at or past `high`, or the step has no
+                `WatermarkStore`.
         """
         store = self._store()
         if store.compare_and_set(self.dataset_urn, self.low, self.high) or self.verify() is Verdict.DONE:
@@ -94,8 +93,8 @@ def as_one_move(
     """Join the moves of one dataset's partitions into one move: return the watermarks before and after.
 
     Partitions without a move keep their positions. If all moves were planned on `stored` in their own partitions, the
-    watermark before is `stored`. Otherwise it is the watermark that they were planned on, so that the comparison with
-    the stored watermark fails.
+    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison with the
+    stored watermark fails.
 
     Raises:
         ConfigurationError: if a move belongs to another dataset, two moves concern one partition, or incarnations

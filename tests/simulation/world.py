@@ -24,6 +24,7 @@ from distcommit.engine.driver.launch_interface import JobFailedError, Launch, Re
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import progress_folder, watched
+from distcommit.engine.node_failures import NodeFailedError
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
@@ -86,8 +87,8 @@ class World:
     `max_seconds`: when its tasks stop reading. `watched`: whether its tasks' progress is read. `loses_ingest`: whether
     Spark gives the ingest job up once its tasks have run. `files`: the format of its files. `min_interval_s`: above 0
     its tasks commit once, at their end. `resized`: it no longer sets the number of buckets. `flow`: the flow between
-    source and sink. `on_hdfs`: its folders are on HDFS. `store_apart`: its store is on another file system, which is
-    HDFS with `on_hdfs`.
+    source and sink. `repeats`: another executor repeats a task whose node failed. `on_hdfs`: its folders are on HDFS.
+    `store_apart`: its store is on another file system, which is HDFS with `on_hdfs`.
     """
 
     buckets: int = 1
@@ -110,6 +111,7 @@ class World:
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
     kept: Retention = DEFAULT_RETENTION
     freshness: Freshness = NO_TARGETS
+    repeats: bool = False
     on_hdfs: bool = False
     store_apart: bool = False
 
@@ -133,7 +135,8 @@ class World:
 
         `launched`: wraps the function that launches the executors' functions.
         """
-        launch = launched(_launch_and_lose if self.loses_ingest else launch_here)
+        here = _launch_and_repeat if self.repeats else launch_here
+        launch = launched(_launch_and_lose if self.loses_ingest else here)
         settings = self.begin(calls, source, clock, sink)
         with (
             recorded_run(settings, "run", "world") as observer,
@@ -303,6 +306,19 @@ def launch_here(
     """Run executor functions one after the other in this process, called as Spark calls them."""
     call = PartitionCall(function, settings)
     reports = (report for task in range(tasks) for report in call.in_task(task, ()))
+    return [from_msgpack(report, kind) for report in reports]
+
+
+def _launch_and_repeat(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """Launch as `launch_here` does, but repeat a task whose node failed, as Spark does on another executor."""
+    reports: list[bytes] = []
+    for task in range(tasks):
+        try:
+            reports += PartitionCall(function, settings, hands_back=1).in_task(task, ())
+        except NodeFailedError:
+            reports += PartitionCall(function, replace(settings, after_death=True)).in_task(task, ())
     return [from_msgpack(report, kind) for report in reports]
 
 

@@ -8,7 +8,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.work_units import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
-from distcommit.sinks.files.footer import read_footer
+from distcommit.sinks.files.footer import read_published_footer
 from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, superseded_by
 
@@ -22,12 +22,12 @@ def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]
     """Return the paths whose footers name the dataset, and the paths of missing files.
 
     Raises:
-        CorruptError: if a footer can't be read.
+        CorruptError: if a footer is missing or can't be read.
     """
     found: list[str] = []
     for path in paths:
         try:
-            footer = read_footer(fs, path)
+            footer = read_published_footer(fs, path)
         except FileNotFoundError:
             found.append(path)
             continue

@@ -158,15 +158,19 @@ class Snapshot:
         return (connection or duckdb.connect()).from_arrow(self.to_pyarrow_dataset(dataset))
 
     def to_spark(self, spark: SparkSession, dataset: str | None = None) -> DataFrame:
-        """Return a Spark frame. If all files are Parquet, or all are ORC, Spark reads them. Otherwise this process
-        reads all records into memory.
+        """Return a Spark frame. If all files are Parquet, or all are ORC, Spark reads them, on S3 as s3a://. Otherwise
+        this process reads all records into memory.
+
+        Raises:
+            SnapshotExpiredError: if the snapshot has expired.
+            ConfigurationError: if Spark would have to read az://, or a column has incompatible types.
         """
         files = self.files(dataset)
         endings = {file[file.rindex(".") :] for file in files}
         form = _BY_SPARK.get(endings.pop()) if len(endings) == 1 else None
         if form is None:
             return spark.createDataFrame(self.to_arrow(dataset))
-        return spark.read.format(form).option("mergeSchema", "true").load(files)
+        return spark.read.format(form).option("mergeSchema", "true").load(_for_hadoop(files))
 
     def _named(self, dataset: str) -> str:
         if dataset not in self.datasets:
@@ -239,6 +243,19 @@ def read_store(store: JobStore, location: str, branch: str, datasets: Iterable[s
     if not cut.exactly_once:
         logger.warning("runs of this job have delivered at least once", extra={"store": store.roots.store})
     return cut
+
+
+def _for_hadoop(files: list[str]) -> list[str]:
+    """Return the files as URLs with Hadoop's schemes. Raises ConfigurationError if Hadoop has none, as for az://."""
+    if files and files[0].startswith("az://"):
+        raise ConfigurationError(
+            "Spark has no file system for az://",
+            id="FILE_SYSTEM_UNSUPPORTED",
+            path=files[0],
+            expected="a URL with abfss://, which names the account",
+            todo="read with spark.read.format('distcommit'); use abfss:// for the folders of a new job",
+        )
+    return [f"s3a://{file.removeprefix('s3://')}" if file.startswith("s3://") else file for file in files]
 
 
 def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[JobStore, str, str]:

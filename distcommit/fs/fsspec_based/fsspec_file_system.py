@@ -1,15 +1,14 @@
-"""Any file system of fsspec whose `mv` is a rename, for example SMB. Its capabilities are probed when a store is
-created.
+"""Any file system of fsspec whose `mv` is a rename, for example SMB. `fsspec_probe` tests its capabilities when a store
+is created.
 
 fsspec guarantees little:
 
-- A file is created with mode `xb` and renamed by the class's own `mv`. The inherited `mv` copies and deletes: a paused
-  run could restore a file that an operator has abandoned meanwhile. A class with it is rejected before anything is
-  written. `fsspec_probe` tests the rest.
+- The inherited `mv` copies and deletes, so a paused run could restore a file that an operator has abandoned meanwhile.
+  A class that inherits `mv` is rejected.
 - Nothing can be synced. A job whose commits must survive a power loss is rejected.
 - There are no file ids. Files are identified by size and checksum.
-- On SMB a rename uses an open handle, and succeeds even if the file was deleted in between (observed on Samba). The
-  name then remains until the handle is closed. `delete` therefore returns only when the name is gone.
+- On SMB a rename uses an open handle, and succeeds even if the file was deleted in between. The name then remains until
+  the handle is closed. Therefore `delete` waits until the name is gone.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
     """Return fsspec's class for a URL scheme.
 
     Raises:
-        ConfigurationError: if there is none, a package is missing, or the class cannot rename.
+        ConfigurationError: if fsspec has none, its package is missing, or the class inherits `mv`.
     """
     try:
         kind: type[AbstractFileSystem] = get_filesystem_class(scheme)
@@ -162,9 +161,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """Delete a file as `FileSystem.delete` defines. Raises EBUSY if the name remains because another process has
-        the file open.
-        """
+        """Delete a file as `FileSystem.delete` defines. Raises OSError with EBUSY if the name remains for a second
+        because another process has the file open, or if the file is busy and was not deleted."""
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)
@@ -173,6 +171,10 @@ class FsspecFileSystem(NetworkFileOperations):
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
+            self._wait_until_gone(path)
+            if self.status(path) is not None:
+                raise
+            return True
         self._wait_until_gone(path)
         return True
 
@@ -217,12 +219,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return entries
 
     def _wait_until_gone(self, path: str) -> None:
-        """Wait until a deleted name is gone or was created again.
-
-        Raises:
-            OSError: EBUSY if the name remains because the file is open elsewhere; others if the status is unavailable
-                for a second.
-        """
+        """Wait until the status of a deleted name can be read: it is gone or was created again. Raises OSError if that
+        takes a second."""
         for pause_s in (*_DELETE_PAUSES_S, None):
             try:
                 self.status(path)
@@ -234,11 +232,8 @@ class FsspecFileSystem(NetworkFileOperations):
 
     @contextmanager
     def _request(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-        """Count a request, and yield fsspec's file system with the path in fsspec's form.
-
-        Errors are raised as OSError, unknown ones as EIO. After EIO the next call reconnects, because not every client
-        does.
-        """
+        """Count a request, and yield fsspec's file system with the path in fsspec's form. Any error is raised as
+        OSError, an unknown one as EIO, after which the next call reconnects."""
         REQUESTS.made += 1
         try:
             yield self._connect(), self._base + path
@@ -263,7 +258,7 @@ class FsspecFileSystem(NetworkFileOperations):
 
 
 class FsspecStagedWriter(ChecksummingWriter):
-    """Writer of a new file, opened with mode `xb`. Some file systems report a taken name only at `close`."""
+    """Writer of a new file, opened with mode `xb`. Some file systems report a taken name only at `close_file`."""
 
     def __init__(self, fs: FsspecFileSystem, path: str) -> None:
         super().__init__()

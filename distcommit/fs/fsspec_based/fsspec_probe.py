@@ -1,7 +1,7 @@
-"""Probe of an unknown kind of file system, before the folders of a job are created on it.
+"""Tests of an unknown file system's capabilities, before the folders of a job are created on it.
 
-`FileSystemContract` repeats these checks in tests, and makes more. Races are tried several times with many callers,
-because a rare race may not occur at once.
+Each race is tried several times with many callers, because it may not occur at once. `testing.FileSystemContract` has
+more tests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT_S = 120
 
 
 def probe(fs: FileSystem, folder: str) -> None:
-    """Check that a file system has the required capabilities, in a new folder that the caller deletes.
+    """Test a file system in `folder`, a new folder that the caller deletes.
 
     Raises:
         ConfigurationError: if a capability is missing.
@@ -121,7 +121,6 @@ def _lets_one_win(fs: FileSystem, folder: str) -> None:
 
 
 def _keeps_names(fs: FileSystem, folder: str) -> None:
-    """Check that each name is either stored unchanged or rejected."""
     for name in (*_KEPT_NAMES, *_ODD_NAMES):
         path = f"{folder}/{name}"
         result = _result(_write, fs, path, b"x")
@@ -136,9 +135,7 @@ def _keeps_names(fs: FileSystem, folder: str) -> None:
 
 
 def _shows_others(fs: FileSystem, folder: str) -> None:
-    """Check that changes are visible at once, in this process and in another one that receives the pickled file
-    system.
-    """
+    """Check that changes are visible at once, to a pickled copy in this process and in another one."""
     other: FileSystem = pickle.loads(_pickled(fs, fs))
     path, moved = f"{folder}/a", f"{folder}/b"
     _look(other, folder, path)  # gives it the chance to cache that the name is free

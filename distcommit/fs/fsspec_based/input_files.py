@@ -1,6 +1,6 @@
 """Folders of input files on any file system of fsspec, and in Azure Blob Storage.
 
-Only listings with sizes and times, and reads, are used. Options come from fsspec's configuration
+Only reads and listings with sizes and times are used. Options come from fsspec's configuration
 (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment (`object_stores.blob_requests`).
 """
 
@@ -38,7 +38,7 @@ class InputFile(Struct, frozen=True):
 
 
 class InputFolder:
-    """A folder, as a local path or a URL. Connects at the first call in each process. Picklable.
+    """Folder of input files, at a local path or a URL. Connects at the first call in each process. Picklable.
 
     Paths are relative to the folder, without a slash at either end. The empty path is the folder itself.
     """
@@ -57,7 +57,8 @@ class InputFolder:
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """Return the names in a folder, each with its file's state; None for folders. Links and devices are skipped.
+        """Return the name and state of each file in a folder, and the names of its folders with None. Links and devices
+        are skipped.
 
         Raises:
             FileNotFoundError: if the folder does not exist.
@@ -73,7 +74,7 @@ class InputFolder:
         return entries
 
     def status(self, path: str) -> InputFile | None:
-        """Return the file's current state; None if it is gone."""
+        """Return the current state of a file; None if the path is not a file or does not exist."""
         fs, root = self._connected
         self.refresh()
         try:
@@ -93,7 +94,8 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Return nanoseconds since 1970, rounded to the microsecond, because finer digits may differ between calls."""
+        """Return nanoseconds since 1970, rounded to the microsecond, because finer digits may differ between calls.
+        Raises SourceError if the file system reports no time."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
             modified = info[name] if name else self._connected[0].modified(info["name"])
@@ -145,7 +147,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder. If a file is deleted during the call, try again."""
+    """List a folder. If a file is deleted during the call, try again, at most ten times in all."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

@@ -1,13 +1,12 @@
 """HDFS: put-if-absent and rename without overwriting, both ordered by the NameNode.
 
-Facts that the implementation relies on, read from Hadoop 3.4 and observed on it:
+Facts that the implementation relies on (Hadoop 3.4):
 
-- Names are durable when a call returns, because the NameNode syncs its edit log first. `sync` therefore does nothing.
-- Bytes are durable when their file is closed, if the client sets the sync flag on the last packet of each block. Each
-  DataNode of the pipeline then syncs the block and its folder. A closed file cannot be synced.
+- Names are durable when a call returns, so `sync` does nothing.
+- Bytes are durable when their file is closed, if the client sets the sync flag on the last packet of each block.
 - Renames use `rename2` without overwriting. The older `rename` moves a file into an existing folder at the target.
-- A client may repeat a request whose response was lost. If the first rename succeeded, the second one fails because
-  its source is missing.
+- A client may repeat a request whose response was lost. A rename repeated after success fails, because its source is
+  missing.
 """
 
 from __future__ import annotations
@@ -38,24 +37,23 @@ _ERRORS = {
 
 
 def hdfs_error(exception: str, message: str, path: str) -> OSError:
-    """Return the OSError for the class name of a Java exception; EIO for an unknown one."""
+    """Return the OSError for the class name of a Java exception, with EIO for an unknown class."""
     name = re.split(r"[.$]", exception)[-1]
     return OSError(_ERRORS.get(name, errno.EIO), f"{message.partition(chr(10))[0]} ({name})", path)
 
 
 class HdfsWriter(Protocol):
-    """A new file that this client is writing."""
+    """Writer of a new file."""
 
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Close the file; return once HDFS has all of its bytes. Over RPC they are durable then; over WebHDFS only if
-        the DataNodes sync closed files (`dfs.datanode.synconclose`).
-        """
+        """Close the file; return once HDFS has all of its bytes. Over RPC they are durable then, over WebHDFS only if
+        the DataNodes sync closed files (`dfs.datanode.synconclose`)."""
         ...
 
 
 class HdfsCalls(Protocol):
-    """Requests to the NameNode, one for each method. Errors are OSError with an errno from `hdfs_error`.
+    """Requests to the NameNode, one for each method. Errors are those of `hdfs_error`.
 
     Attributes:
         has_file_ids: whether the status of a file contains its id.
@@ -65,7 +63,7 @@ class HdfsCalls(Protocol):
     has_file_ids: bool
 
     def open_new(self, path: str) -> HdfsWriter:
-        """Create a file in an existing folder. The name must be free."""
+        """Create a file in an existing folder. Raises FileExistsError if the name is taken."""
         ...
 
     def read_chunks(self, path: str) -> Iterator[bytes]: ...
@@ -73,7 +71,7 @@ class HdfsCalls(Protocol):
     def status(self, path: str) -> FileStatus: ...
     def list_folder(self, path: str) -> list[FolderEntry]: ...
     def make_folders(self, path: str) -> None:
-        """Create a folder and those above it. An existing folder is not an error."""
+        """Create a folder and its missing parents. An existing folder is not an error."""
         ...
 
     def make_folder(self, path: str) -> None:
@@ -82,26 +80,21 @@ class HdfsCalls(Protocol):
 
     def set_mode(self, path: str, mode: int) -> None: ...
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """Change owner and group. Changing the owner requires HDFS's superuser. The owner may choose a group that
-        they belong to.
-        """
+        """Change owner and group; None leaves one as it is. Only HDFS's superuser may change the owner. The owner may
+        choose a group that they belong to."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Rename with `rename2`, without overwriting."""
+        """Rename a file or folder with `rename2`, without overwriting."""
         ...
 
     def delete(self, path: str) -> bool:
-        """Delete a file or an empty folder. Return False if there was none."""
+        """Delete a file or an empty folder. Return False if it does not exist."""
         ...
 
 
 class HdfsFileSystem(NetworkFileOperations):
-    """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority.
-
-    Args:
-        calls: the requests to use.
-    """
+    """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority."""
 
     has_folders = True
     has_links = False  # Hadoop 2.2 disabled symbolic links for good
@@ -129,9 +122,8 @@ class HdfsFileSystem(NetworkFileOperations):
             return None
 
     def make_folder(self, path: str) -> bool:
-        """Create a folder as `FileSystem.make_folder` defines. Also return True if the folder existed, because HDFS
-        does not report which client created it.
-        """
+        """Create a folder as `FileSystem.make_folder` defines. Return True also for an existing folder, because HDFS
+        does not report who created it."""
         try:
             self._calls.make_folder(path)
         except FileExistsError:
@@ -187,7 +179,7 @@ class HdfsFileSystem(NetworkFileOperations):
 
 
 class HdfsStagedWriter(ChecksummingWriter):
-    """A new file on HDFS. Other clients see its length once it is closed."""
+    """Writer of a new file on HDFS. Other clients see its length once it is closed."""
 
     def __init__(self, calls: HdfsCalls, path: str) -> None:
         super().__init__()
@@ -198,6 +190,6 @@ class HdfsStagedWriter(ChecksummingWriter):
         self._writer.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
-        """Close the file. Without file ids in the protocol, the status has only the size."""
+        """Close the file. If the protocol has no file ids, the status has only the size."""
         self._writer.close()
         return self._calls.status(self._path) if self._calls.has_file_ids else FileStatus(self.size_bytes, 0, 0)

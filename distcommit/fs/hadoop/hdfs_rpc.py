@@ -24,13 +24,11 @@ _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFai
 
 
 class HdfsRpc:
-    """Requests to a NameNode or name service. Connects at the first request. Picklable.
+    """Requests to a NameNode or name service over RPC. Connects at the first request. Picklable.
 
-    Reads go to the active NameNode, even if observer NameNodes are configured: an observer may be behind a state that
-    another client has already read.
-
-    Connecting to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times. The default of 15
-    attempts takes three minutes.
+    Reads go to the active NameNode, because observer NameNodes may lag behind what other clients have read. Connecting
+    to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times: 15 by default, which takes three
+    minutes.
 
     Args:
         authority: host and port of a NameNode, or a name service of the Hadoop configuration.
@@ -118,7 +116,7 @@ class HdfsRpc:
 
 
 class HdfsRpcWriter:
-    """Writer of a file under a lease that the client renews. The client has each block synced at its end."""
+    """Writer of a file under a lease that the client renews. Each block is synced when it ends."""
 
     def __init__(self, writer: hdfs_native.FileWriter, path: str) -> None:
         self._writer, self._path = writer, path
@@ -134,7 +132,6 @@ class HdfsRpcWriter:
 
 @contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Raise the client's errors as OSError, without Java's stack trace."""
     try:
         yield
     except FileNotFoundError as error:

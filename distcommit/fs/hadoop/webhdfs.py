@@ -1,10 +1,10 @@
 """HDFS over HTTP, with the package `hdfs`, for clients that can only reach the NameNode's web port.
 
-Differences from the native RPC, read from Hadoop 3.4 and observed on it:
+Differences from the native RPC (Hadoop 3.4):
 
-- A DataNode syncs data from WebHDFS only if its `dfs.datanode.synconclose` is set, and the protocol cannot request it.
-  A job whose commits must survive a power loss is therefore rejected.
-- Creating a folder also creates those above it. Their existence can only be checked beforehand.
+- Data is synced only if the DataNodes' `dfs.datanode.synconclose` is set. A job whose commits must survive a power loss
+  is rejected.
+- Creating a folder also creates its missing parents, so their existence is checked beforehand.
 - File ids are available, and renames keep them.
 """
 
@@ -61,14 +61,15 @@ class WebHdfs:
         return WebHdfs, (self._authority,)
 
     def open_new(self, path: str) -> WebHdfsWriter:
-        """Check that the name is free and the folder exists. The file itself is created when the writer is closed."""
+        """Return a writer of a new file, which is created when the writer is closed. Raises FileExistsError if the name
+        is taken now, and FileNotFoundError if the folder is missing."""
         if self._has(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_above(path)
         return WebHdfsWriter(self, path)
 
     def write_new(self, path: str, data: Any) -> None:
-        """Create a file from an open binary file. Raises FileExistsError if the name is taken."""
+        """Create a file with the content of an open binary file. Raises FileExistsError if the name is taken."""
         with _errors_of(path):
             location = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
             answer = self._client._request("PUT", location, data=data)
@@ -138,7 +139,7 @@ class WebHdfs:
 
 
 class WebHdfsWriter:
-    """Writer that buffers a file, on the local disk if it is large, and sends it at `close`."""
+    """Writer that buffers a file, on the local disk above 8 MiB, and sends it at `close`."""
 
     def __init__(self, calls: WebHdfs, path: str) -> None:
         self._calls, self._path = calls, path

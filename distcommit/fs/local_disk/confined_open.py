@@ -1,7 +1,7 @@
-"""Opens folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of the root.
+"""Open folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of the root.
 
-The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder. Therefore
-a link that is created between the check and the deletion has no effect.
+The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder, so a link
+that is created in between has no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
 def open_below(root: str, folder: str, *, readable: bool = False) -> int:
-    """Open the root or a folder beneath it, and return the descriptor. The caller closes it.
+    """Open a root or a folder beneath it, and return the descriptor, which the caller closes.
 
     Args:
         root: an absolute path, which may contain links.
@@ -32,7 +32,7 @@ def open_below(root: str, folder: str, *, readable: bool = False) -> int:
         readable: whether the folder will be listed.
 
     Raises:
-        OutsideRootError: if a component is a link out of the root, or a mount point.
+        OutsideRootError: if a component below the root is a link out of it, or a mount point.
         FileNotFoundError: if the folder does not exist.
     """
     flags = _READABLE if readable else _REFERENCE

@@ -1,7 +1,6 @@
 """The local file system: put-if-absent, rename without replacing, and durability by fsync or syncfs.
 
-After "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014): a name is durable only once its folder and
-the folders above it are synced.
+A name is durable only once its folder and the folders above it are synced (Pillai et al., OSDI 2014).
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class LocalFileSystem:
 
     Args:
         calls: the system calls to use.
-        durable: whether to sync. Without it, a machine crash (not a process crash) may lose published data.
-        parallel_calls: more than 1 for a network mount; on a local disk threads only cost time.
-        parallel_buckets: see `parallel_calls`. On ext4, 4 threads made a commit take 1.3 times as long.
+        durable: whether to sync. If False, a crash of the machine (not of a process) may lose published data.
+        parallel_calls: number of concurrent calls; more than 1 only helps on a network mount.
+        parallel_buckets: number of buckets that a task works on concurrently, with the same rule.
     """
 
     scheme = "file"
@@ -99,9 +98,8 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """Publish files as `FileSystem.put_all_if_absent` defines. For two or more files, one `syncfs` is faster than
-        an `fsync` of each (measured on ext4).
-        """
+        """Publish files as `FileSystem.put_all_if_absent` defines. Two or more files share a `syncfs`, which is faster
+        than an `fsync` of each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         run_parallel(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
@@ -225,8 +223,6 @@ class LocalFileSystem:
 
 
 class _Put:
-    """State of a put-if-absent in progress."""
-
     __slots__ = ("data", "error", "folder", "path", "temporary", "won")
 
     def __init__(self, path: str, data: bytes) -> None:

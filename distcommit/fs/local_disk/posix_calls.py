@@ -1,6 +1,6 @@
 """System calls of the local file system, each with one atomic effect.
 
-Tests replace them underneath `LocalFileSystem` to inject crashes and faults, so that all other code is unchanged.
+Tests replace them underneath `LocalFileSystem` to inject crashes and faults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _witnesses: dict[int, int] = {}
 
 
 class PosixCalls(Protocol):
-    """System calls, one per method. File descriptors are opaque ints. Errors are OSError with errno."""
+    """System calls, one for each method. File descriptors are opaque. Errors are OSError with errno."""
 
     def open_new(self, path: str) -> int: ...
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int: ...
@@ -150,8 +150,7 @@ class RealPosixCalls:
     def _witness(self, fd: int, folder: str) -> int:
         """Return a descriptor on the file system of `fd` that was opened before this process wrote there.
 
-        `syncfs` reports a write-back error once on each open descriptor, but not on one opened after the error was
-        reported.
+        `syncfs` reports a write-back error once on each descriptor, but not on one opened after the error was reported.
         """
         device = os.fstat(fd).st_dev
         if device not in _witnesses:
@@ -169,7 +168,8 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Call with a name relative to its folder, which is opened beneath its root."""
+        """Call with a name relative to its folder, which is opened beneath its root. A path in no root is passed as it
+        is."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:
@@ -183,7 +183,6 @@ class RealPosixCalls:
             os.close(opened)
 
     def _opened(self, folder: str, *, readable: bool = False) -> int | None:
-        """Open a folder beneath its root. Return None if it is in no root."""
         for root in self._roots:
             if folder == root or folder.startswith(f"{root}/"):
                 return open_below(root, folder, readable=readable)

@@ -1,19 +1,16 @@
 """Azure Blob Storage: put-if-absent by conditional PUT, publication by a conditional copy inside the container.
 
-Facts that this relies on, read from the REST API's reference and observed on the test server:
+Facts that this relies on (REST API's reference, observed on the test server):
 
-- A PUT or a copy with `If-None-Match: *` writes the blob only if the name is free. Each put has an id in the blob's
-  metadata, which identifies it after a lost response. A copy has the metadata of its source.
-- A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it to
-  that path and then deletes it. A blob whose metadata names its own path is published.
-- The store may complete a copy after its response. Until then the target is an empty blob. `rename` therefore deletes
-  the staged file only once the target has the complete bytes. A copy fails if its source changes before it is complete,
-  so a copy in progress cannot outlive a deleted staged file.
-- Writing begins with an empty blob, which reserves the name. A closed empty file says so in its metadata.
-- An acknowledged change is durable, and every later request sees it, listings included (strong consistency).
+- A PUT or a copy with `If-None-Match: *` writes the blob only if the name is free. An id in the blob's metadata
+  identifies each put after a lost response. A copy has the metadata of its source.
+- A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it
+  there and then deletes it. A blob whose metadata names its own path is published.
+- The store may complete a copy after its response; until then the target is empty. The staged file is deleted only
+  after that, because a copy fails if its source is deleted before.
+- Writing begins with an empty blob, which reserves the name. A closed empty file is marked in its metadata.
+- An acknowledged change is durable, and every later request sees it, listings included.
 - Folders are prefixes of names.
-
-S3 is not served this way, because it completes an upload at the final key in one step (`s3_file_system`).
 """
 
 from __future__ import annotations
@@ -47,12 +44,7 @@ _COPY_POLL_S = 0.2
 
 
 class BlobFileSystem(ObjectStoreOperations):
-    """One container. Paths are names with a leading slash.
-
-    Args:
-        requests: the requests to the container.
-        scheme: the scheme of its URLs.
-    """
+    """File system of one container. Paths are names with a leading slash."""
 
     def __init__(self, requests: BlobRequests, scheme: str) -> None:
         self._requests, self.scheme = requests, scheme
@@ -61,10 +53,17 @@ class BlobFileSystem(ObjectStoreOperations):
         head, data = self._requests.get(key_of(path))
         if _is_staged(head, path):
             raise OSError(errno.EOPNOTSUPP, "a staged file can't be read before it is published", path)
+        if _is_incomplete(head):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return data
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
-        return self._requests.read_chunks(key_of(path))
+        is_empty = True
+        for chunk in self._requests.read_chunks(key_of(path)):
+            is_empty = False
+            yield chunk
+        if is_empty and self.status(path) is None:  # its copy is not complete
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         return self._requests.list_folder(folder_key_of(path))
@@ -84,7 +83,8 @@ class BlobFileSystem(ObjectStoreOperations):
         return self._requests.put(key_of(path), data, {_ID: uuid.uuid4().hex}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a staged file. If several callers try at once, more than one may see success."""
+        """Publish a closed staged file at its own target. If several callers try at once, more than one may succeed.
+        Raises OSError with EAGAIN if the store has not completed the copy after 30 s; the staged file remains then."""
         staged = self._requests.head(key_of(source))
         if staged is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -115,7 +115,7 @@ class BlobFileSystem(ObjectStoreOperations):
 
 
 class PlainBlob(ChecksummingWriter):
-    """Writer of a blob, which is put at `close`. `close` raises FileExistsError if the name is taken."""
+    """Writer of a blob, which is put by `close_file`. Raises FileExistsError then if the name is taken."""
 
     def __init__(self, requests: BlobRequests, path: str) -> None:
         super().__init__()
@@ -129,7 +129,12 @@ class PlainBlob(ChecksummingWriter):
 
 
 class StagedBlob(ChecksummingWriter):
-    """Writer of a staged file. It holds at most one part in memory."""
+    """Writer of a staged file. Between calls, it and the client buffer about one part (8 MiB) each.
+
+    From 8 MiB on, `close_file` replaces the blob unconditionally, because `obstore` has no condition for parts. An
+    attempt that outlives its run can then recreate a deleted staged file. No log names that file, and the next run
+    deletes it with all task output of older runs.
+    """
 
     def __init__(self, requests: BlobRequests, path: str, target: str) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 Credentials come from the environment, as `obstore` documents them: AZURE_STORAGE_ACCOUNT_NAME with
 AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, a service principal, a federated token's file, or the machine's
-managed identity. `obstore` renews tokens before they expire.
+managed identity.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class BlobRequests:
         return BlobRequests, (self._url,)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced_etag: str = "") -> ObjectHead | None:
-        """Write an object if the key is free, or if the object at the key has `replaced_etag`. Return None if the
-        condition failed. The metadata must be unique among all puts, as it identifies this one.
-        """
+        """Write an object if the key is free, or, with `replaced_etag`, if the present object has that ETag. Return
+        None if this condition fails. The metadata must differ from that of all other puts, because it identifies this
+        one after a lost response."""
         mode: Any = {"e_tag": replaced_etag} if replaced_etag else "create"
         try:
             put = self._repeat(
@@ -97,7 +97,7 @@ class BlobRequests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return the names directly below a prefix. One request per 5,000 names."""
+        """Return the names directly below a prefix, with one request for each 5,000 names."""
         folders, files = self.list_details(prefix)
         cut = len(prefix)
         return [FolderEntry(folder[cut:], True) for folder in folders] + [
@@ -105,7 +105,6 @@ class BlobRequests:
         ]
 
     def list_details(self, prefix: str) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the folders and objects directly below a prefix, with the details of each object."""
         with self.errors_of(prefix):
             listing = obstore.list_with_delimiter(self._store, prefix)
         # Some programs put an empty object in place of a folder.
@@ -125,7 +124,6 @@ class BlobRequests:
         self._repeat(target, lambda: obstore.copy(self._store, source, target, overwrite=False))
 
     def delete(self, key: str) -> bool:
-        """Delete an object. Return False if it does not exist."""
         try:
             with self.errors_of(key):
                 obstore.delete(self._store, key)
@@ -134,20 +132,18 @@ class BlobRequests:
         return True
 
     def open_parts(self, key: str, metadata: Mapping[str, str]) -> Any:
-        """Return a writer of a large object, which sends parts, and replaces the object at the key when closed."""
+        """Return a writer that sends a large object in parts, and on closing replaces any object at the key."""
         with self.errors_of(key):
             return obstore.open_writer(
                 self._store, key, attributes=dict(metadata), buffer_size=PART_BYTES, max_concurrency=1
             )
 
     def open_reader(self, key: str) -> Any:
-        """Return a reader of an object that can seek."""
         with self.errors_of(key):
             return obstore.open_reader(self._store, key)
 
     @contextmanager
     def errors_of(self, key: str) -> Iterator[None]:
-        """Raise errors of `obstore` as OSError or ConfigurationError."""
         try:
             yield
         except (FileNotFoundError, BaseError) as error:
@@ -209,7 +205,8 @@ def _head(answer: Any) -> ObjectHead:
 
 
 def _described(text: str) -> tuple[str, str]:
-    """Return the code and the message of the store's response. The query of a URL may contain a signature."""
+    """Return the code and the message of the store's response, without the queries of URLs, which may contain a
+    signature."""
     xml = _XML.search(text)
     if xml is not None:
         return xml[1], xml[2]

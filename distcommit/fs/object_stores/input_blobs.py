@@ -1,7 +1,6 @@
 """Folders of input files in Azure Blob Storage, with the calls of fsspec that `InputFolder` uses.
 
-`obstore` has a file system of fsspec, too. It is not used, because its listings have no times, and their ETags are
-written differently from those of a single blob.
+Listings of the file system in `obstore` have no times, and other ETags than single blobs.
 """
 
 from __future__ import annotations
@@ -19,17 +18,13 @@ _BUFFER_BYTES = 1 << 20
 
 
 class InputBlobs:
-    """Blobs of a container as files.
-
-    Args:
-        url: scheme and authority.
-    """
+    """Blobs of a container as files. `url` has scheme and authority."""
 
     def __init__(self, url: str) -> None:
         self._requests = BlobRequests(url)
 
     def ls(self, folder: str, *, detail: bool) -> list[dict[str, Any]]:
-        """Return the names in a folder. Raises FileNotFoundError if it does not exist."""
+        """Return the files and folders in a folder. Raises FileNotFoundError if there are none."""
         folders, files = self._requests.list_details(folder_key_of(folder))
         if not folders and not files:
             raise FileNotFoundError(folder)
@@ -43,11 +38,10 @@ class InputBlobs:
         return self._requests.is_folder(folder_key_of(path))
 
     def open(self, path: str, mode: str) -> BinaryIO:
-        """Open a file for reading."""
         return io.BufferedReader(_BlobReader(self._requests, path), _BUFFER_BYTES)
 
     def invalidate_cache(self) -> None:
-        """Listings are not cached."""
+        """Do nothing, because listings are not cached."""
 
 
 class _BlobReader(io.RawIOBase):

@@ -17,7 +17,7 @@ CALLS = 32
 """Maximum number of concurrent requests."""
 
 PART_BYTES = 8 << 20
-"""Size of a part of a large object, of which a writer has one in memory."""
+"""Size in bytes of the parts in which a large object is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,8 @@ class ObjectStoreOperations(NetworkFileOperations, Protocol):
 
 
 def key_of(path: str) -> str:
-    """Return the key of an object's path."""
     return path[1:]
 
 
 def folder_key_of(path: str) -> str:
-    """Return the prefix of the keys in a folder."""
     return f"{path.strip('/')}/" if path.strip("/") else ""

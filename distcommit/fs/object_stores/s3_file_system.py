@@ -1,15 +1,14 @@
 """Object stores with the S3 protocol: put-if-absent by conditional PUT, publication by completing a multipart upload.
 
-Facts that this relies on, read from the S3 API reference and observed on the test server:
+Facts that this relies on (S3 API reference, observed on the test server):
 
-- A PUT with `If-None-Match: *` writes the object only if the key is free. If the client repeats a request whose
-  response was lost, the key appears taken. Each put therefore has an id in the object's metadata, which identifies it.
-- Objects cannot be renamed. A staged file is a multipart upload to the key where it will be published. It is invisible
-  until it is completed, which is one conditional step. Its name in staging is a small object, the marker, with the id
-  and the parts of the upload. A staged file exists as long as its upload does: completing the upload ends the staged
-  file and creates the published one in one step. A marker without its upload counts as nothing.
+- A PUT with `If-None-Match: *` writes the object only if the key is free. An id in the object's metadata identifies
+  each put after a lost response.
+- Objects cannot be renamed. A staged file is a multipart upload to the key where it will be published. Completing it
+  ends the staged file and creates the published one in one conditional step. The file's name in staging is a small
+  object, the marker, with the id and the parts of the upload. A marker without its upload has no effect.
 - An object is identified by the id that its upload was given, together with its ETag.
-- An acknowledged change is durable, and every later request sees it, listings included (strong consistency).
+- An acknowledged change is durable, and every later request sees it, listings included.
 - Folders are key prefixes.
 """
 
@@ -39,11 +38,7 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class S3FileSystem(ObjectStoreOperations):
-    """One S3 bucket. Paths are keys with a leading slash.
-
-    Args:
-        requests: the requests to the bucket.
-    """
+    """File system of one S3 bucket. Paths are keys with a leading slash."""
 
     scheme = "s3"
 
@@ -71,9 +66,8 @@ class S3FileSystem(ObjectStoreOperations):
             return None
 
     def checksum(self, path: str) -> int:
-        """Return the xxh3-64 checksum of a file. For a staged file, return the checksum that its writer computed, if
-        the upload still has the parts that it wrote.
-        """
+        """Return the xxh3-64 checksum of a file; for a staged file, the one that its writer computed. Raises
+        FileNotFoundError if the upload of a staged file has ended or has other parts than were written."""
         head = self._requests.head(key_of(path))
         if head is not None and _STAGED in head.metadata:
             return self._staged(path)[0].checksum
@@ -89,9 +83,8 @@ class S3FileSystem(ObjectStoreOperations):
         return _put_new(self._requests, key_of(path), data, {}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a staged file by completing its upload. If several callers try at once, more than one may see
-        success.
-        """
+        """Publish a closed staged file at its own target by completing its upload. If several callers try at once, more
+        than one may succeed."""
         marker = self._marker(source)
         if marker.target != target or not marker.closed:
             raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
@@ -106,9 +99,8 @@ class S3FileSystem(ObjectStoreOperations):
             self._requests.delete(key_of(source))
 
     def delete(self, path: str) -> bool:
-        """Delete a file as `FileSystem.delete` defines. Before a staged file is deleted, its upload is aborted, so that
-        no process can complete it later.
-        """
+        """Delete a file as `FileSystem.delete` defines. The upload of a staged file is aborted first, so that no
+        process can complete it later."""
         head = self._requests.head(key_of(path))
         if head is None:
             return False
@@ -128,9 +120,8 @@ class S3FileSystem(ObjectStoreOperations):
         return decode_marker(data, path)
 
     def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
-        """Return the marker and status of a staged file. Raises FileNotFoundError if its upload has other parts than
-        were written.
-        """
+        """Return the marker and status of a staged file. Raises FileNotFoundError if its upload has ended or has other
+        parts than were written."""
         marker = self._marker(path)
         parts = self._requests.uploaded_parts(key_of(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):
@@ -139,7 +130,7 @@ class S3FileSystem(ObjectStoreOperations):
 
 
 class S3Object(ChecksummingWriter):
-    """Writer of an object, which is put at `close`. `close` raises FileExistsError if the name is taken."""
+    """Writer of an object, which is put by `close_file`. Raises FileExistsError then if the name is taken."""
 
     def __init__(self, requests: S3Requests, path: str) -> None:
         super().__init__()
@@ -159,8 +150,8 @@ class S3Object(ChecksummingWriter):
 class S3Upload(ChecksummingWriter):
     """Writer of a staged file: a multipart upload to the key where it will be published, with a marker in staging.
 
-    The marker is put before the first part. A sweep of staging therefore finds every upload that has parts. A crash
-    between the request that begins the upload and the one that puts the marker leaves an upload without parts.
+    The marker is put before the first part, so a sweep of staging finds every upload that has parts. A crash between
+    the requests that begin the upload and put the marker leaves an upload without parts.
     """
 
     def __init__(self, requests: S3Requests, path: str, target: str) -> None:
@@ -187,7 +178,6 @@ class S3Upload(ChecksummingWriter):
 
 
 def _put_new(requests: S3Requests, key: str, data: bytes, metadata: dict[str, str]) -> ObjectHead | None:
-    """Put an object if the key is free. Return None if another put took the key."""
     metadata = {**metadata, _ID: uuid.uuid4().hex}
     try:
         return ObjectHead(len(data), requests.put(key, data, metadata, if_absent=True), metadata)
@@ -209,10 +199,10 @@ def _file_id(object_id: str, etag: str) -> int:
 
 
 def _etag_of(parts: Sequence[str]) -> str:
-    """Return the ETag that an object of these parts will have, or a value that no object has.
+    """Return the ETag that an object of these parts will have; empty if it is unknown.
 
-    The ETag is known only if the ETags of the parts are MD5s. If they are not, for example with a key management
-    service, objects are identified by checksum.
+    It is known only if the ETags of the parts are MD5s. Otherwise, for example with a key management service, objects
+    are identified by checksum.
     """
     if not all(_MD5.fullmatch(etag) for etag in parts):
         return ""

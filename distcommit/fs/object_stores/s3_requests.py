@@ -1,9 +1,8 @@
 """Requests to one S3 bucket, with the package `boto3`.
 
 Endpoint, region and credentials come from the environment, as for every AWS client: AWS_ENDPOINT_URL, AWS_REGION,
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role.
-
-The client may repeat a request whose response was lost. Bodies carry their MD5, which every such store verifies.
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role. The client may repeat a request whose
+response was lost.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ class S3Requests:
         return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
-        """Write an object and return its ETag. Retry while the store reports concurrent requests for the key."""
+        """Write an object and return its ETag. If `if_absent` is set, raise FileExistsError for a taken key. Try up to
+        ten times while the store reports concurrent requests for the key."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
         for remaining in reversed(range(_CONFLICTS)):
             try:
@@ -108,7 +108,7 @@ class S3Requests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return the names directly below a prefix. One request per thousand names."""
+        """Return the names directly below a prefix, with one request for each thousand names."""
         with self._errors_of(prefix):
             pages = list(
                 self._client.get_paginator("list_objects_v2").paginate(
@@ -146,7 +146,7 @@ class S3Requests:
         return _plain(response["ETag"])
 
     def uploaded_parts(self, key: str, upload_id: str) -> list[str]:
-        """Return the ETags of an upload's parts in order. One request per thousand parts.
+        """Return the ETags of an upload's parts in order, with one request for each thousand parts.
 
         Raises FileNotFoundError if the upload was completed or aborted.
         """
@@ -155,7 +155,8 @@ class S3Requests:
             return [_plain(part["ETag"]) for page in pages for part in page.get("Parts", ())]
 
     def complete_upload(self, key: str, upload_id: str, etags: Sequence[str]) -> None:
-        """Publish the object if the key is free. Raises FileNotFoundError as `uploaded_parts`."""
+        """Publish the object of an upload. Raises FileExistsError if the key is taken, and FileNotFoundError if the
+        upload was completed or aborted."""
         parts = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in enumerate(etags, 1)]
         with self._errors_of(key):
             self._client.complete_multipart_upload(
@@ -167,7 +168,7 @@ class S3Requests:
             )
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Abort an upload and delete its parts. Raises FileNotFoundError as `uploaded_parts`."""
+        """Abort an upload and delete its parts. Raises FileNotFoundError if it was completed or aborted before."""
         with self._errors_of(key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 

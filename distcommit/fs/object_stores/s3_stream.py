@@ -13,14 +13,9 @@ if TYPE_CHECKING:
 
 
 class PartUpload:
-    """Sender of the bytes of a multipart upload. It holds at most one part in memory.
+    """Sender of the bytes of a multipart upload in parts of 8 MiB. Less than one part is in memory between calls.
 
-    An upload has at most 10,000 parts, so that an object has at most 80 GiB.
-
-    Args:
-        requests: the requests to the bucket.
-        key: the object's key.
-        upload_id: id of the upload.
+    An object has at most 78 GiB, because an upload has at most 10,000 parts.
     """
 
     def __init__(self, requests: S3Requests, key: str, upload_id: str) -> None:
@@ -28,7 +23,6 @@ class PartUpload:
         self._waiting, self._etags = bytearray(), list[str]()
 
     def write(self, data: ReadableBuffer) -> None:
-        """Append bytes, and send each part that has become complete."""
         self._waiting += data
         while len(self._waiting) >= PART_BYTES:
             self._send(PART_BYTES)
@@ -48,12 +42,8 @@ class S3Stream(io.RawIOBase):
     """Python stream that writes a new object. The object is visible and durable after `close`, and never replaces
     another one.
 
-    A small object takes one request. A larger one is a multipart upload, of which at most 8 MiB are in memory. If the
-    process dies, the upload remains; `discard_stream` deletes it.
-
-    Args:
-        requests: the requests to the bucket.
-        key: the object's key.
+    An object of less than 8 MiB takes one request. A larger one is a multipart upload, which remains until
+    `discard_stream` is called if the process dies.
     """
 
     def __init__(self, requests: S3Requests, key: str) -> None:
@@ -98,11 +88,11 @@ class S3Stream(io.RawIOBase):
             super().close()
 
     def __del__(self) -> None:
-        """Leave an abandoned stream open: closing it would publish the object."""
+        """Leave an abandoned stream open, because closing it would publish the object."""
 
 
 def discard_stream(requests: S3Requests, key: str) -> None:
-    """Delete the object that a stream wrote, and unfinished uploads to its key."""
+    """Delete the object at a key, and all unfinished uploads to the key."""
     for upload_id in requests.uploads_to(key):
         try:
             requests.abort_upload(key, upload_id)

@@ -43,7 +43,6 @@ class UploadMarker(msgspec.Struct, frozen=True):
 
 
 def encode_marker(marker: UploadMarker) -> bytes:
-    """Return the marker as JSON."""
     return msgspec.json.encode(marker)
 
 
@@ -51,7 +50,8 @@ def decode_marker(data: bytes, path: str) -> UploadMarker:
     """Decode the marker of a staged file.
 
     Raises:
-        UnknownVersionError, CorruptError: if its version is unknown, or it is malformed.
+        UnknownVersionError: if another version of the format wrote it.
+        CorruptError: if it is malformed.
     """
     try:
         version = from_json(data, _Version).version

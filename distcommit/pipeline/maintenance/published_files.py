@@ -9,7 +9,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.work_units import ERRORS
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.paths.output import is_tombstone, published_folder
-from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.footer import Footer, read_published_footer
 from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
@@ -71,13 +71,14 @@ class PublishedFiles:
             location: returns whether to yield the file at a path below the output. Footers of other files are not read.
 
         Raises:
-            DistcommitError, OSError: if a tombstone or footer cannot be read.
+            DistcommitError, OSError: if a tombstone or footer is missing or cannot be read.
         """
         superseded = superseded_by(self.tombstones(), self.done_epoch)
         for path in (path for branch in branches for path in self._paths(branch)):
             if path in superseded or is_tombstone(path) or not location(path):
                 continue
-            status, footer = self.fs.status(f"{self.output}/{path}"), read_footer(self.fs, f"{self.output}/{path}")
+            full_path = f"{self.output}/{path}"
+            status, footer = self.fs.status(full_path), read_published_footer(self.fs, full_path)
             if status is None or footer is None:
                 continue
             if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:

@@ -21,7 +21,7 @@ from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, Datase
 from distcommit.pipeline.branches.error_columns import given_records
 from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
+from distcommit.sinks.files.footer import Footer, read_batches, read_published_footer, read_written_schema
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, SupersededFile, Tombstone
 
@@ -123,7 +123,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
         reprocessed, fs = ReprocessedFiles.of(self.unit), self._source.fs
         for below in reprocessed.files if reprocessed is not None else ():
             path, records = f"{self._source.output}/{below}", 0
-            footer, status = read_footer(fs, path), fs.status(path)
+            footer, status = read_published_footer(fs, path), fs.status(path)
             if footer is None or status is None:
                 raise FileNotFoundError(path)
             checksum, written = fs.checksum(path), read_written_schema(fs, path)

@@ -4,8 +4,8 @@ A request names its bases: the epochs that the target may have for the dataset b
 epoch shows that the target or the store was restored from a copy, or recreated.
 
 Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
-removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers record it in
-their commit infos. Committers compare it while they lock the ledger's row, and refuse requests of another ledger.
+removed without its data has an identity, which is assigned when it is created. Writers record it in their commit infos,
+and committers refuse requests of another ledger.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Return the identity of a request's commit: a hash of its attempts; empty if the request names none. Epochs are
-    not unique: a store that was restored from a copy assigns them again."""
+    """Return a hash of a request's attempts, which identifies its commit; empty if it names none. Epochs are not
+    unique, because a store that was restored from a copy assigns them again."""
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
@@ -33,13 +33,11 @@ def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request that must not be committed, given the target's ledger row; otherwise None.
+    """Return the outcome of a request that must not be committed, given the target's ledger row. Return None if it
+    must: the caller then commits its data with the row that `committed` returns, in one transaction.
 
-    If the result is None, the caller must commit the data together with the row that `committed` returns, in one
-    transaction.
-
-    A row with a higher epoch rejects the request, too. A run seals a sequence only after all earlier sequences of the
-    dataset are done, so another store has committed the row. The outcome of a zombie is ignored.
+    A higher epoch in the row rejects the request, too. A run seals a sequence only after all earlier ones of the
+    dataset are done, so another store has committed the row, or the request is of a zombie, whose outcome is ignored.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -64,15 +62,13 @@ def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Return the identity of another ledger that the request was written for; empty if it was written for the present
-    ledger, whose identity is `identity`.
-    """
+    """Return the identity of the ledger that the request was written for, if it is not `identity`, that of the present
+    ledger; otherwise an empty text."""
     recorded = (str(info["ledger"]) for info in request.infos)
     return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the ledger row after the request is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     return replace(
         row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)
@@ -80,7 +76,8 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the ledger row that permits a revoked request again, because another target could not revoke it."""
+    """Return the ledger row that permits a revoked request again; unchanged if the request is not the last revoked
+    one."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)
@@ -89,8 +86,7 @@ def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
     """Return the ledger row after the request is rolled back. If the request was committed (`row.epoch ==
     request.epoch`), the caller must delete its data in the transaction that writes the row. Raises ConflictError if a
-    later epoch, or another commit of the request's epoch, is committed.
-    """
+    later epoch, or another commit of the same epoch, is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(

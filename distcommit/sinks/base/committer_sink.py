@@ -23,8 +23,8 @@ from distcommit.steps.sink_step import SinkCommitStep
 
 
 class CommitterSink(Sink):
-    """A sink whose writers return commit infos. Its committer commits them, one request for each branch of a dataset.
-    Subclasses set `name` as a class attribute.
+    """A sink whose writers return commit infos, and whose committer commits them, in one request for each branch of a
+    dataset. Subclasses define `name`.
 
     Attributes:
         infos_version: version of the commit infos; increase it when an older committer can't read them.
@@ -39,8 +39,8 @@ class CommitterSink(Sink):
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether writers leave prepared transactions, which can't be committed any more after `abort`. If True,
-        `abort` is also called for commits that an operator has accepted without committing them."""
+        """Whether writers leave prepared transactions, which `abort` rolls back for good. If True, `abort` is also
+        called for commits that an operator has accepted without committing them."""
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:

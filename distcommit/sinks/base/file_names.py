@@ -22,7 +22,7 @@ def ledger_file_name(checksum: str) -> str:
 
 
 def ledger_text_name(number: int) -> str:
-    """Return the name of the ledger file of a table that refers to it by a number."""
+    """Return the name of a Delta table's ledger file, which the table names by a number."""
     return f"txn-{number:016x}.json"
 
 

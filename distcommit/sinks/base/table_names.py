@@ -1,4 +1,4 @@
-"""Table names from dataset URNs, different for each dataset unless the template has no `{dataset}`."""
+"""Table names from dataset URNs. Different datasets have different names if the template contains `{dataset}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Return the template of table names. Raises ValueError if it is not printable, or has braces other than one
+    """Return a template of table names. Raises ValueError if it is empty, not printable, or has braces other than one
     `{dataset}`."""
     remainder = template.replace(DATASET, "", 1)
     if not template or "{" in remainder or "}" in remainder or not template.isprintable():
@@ -34,7 +34,7 @@ def table_name(
     selected: tuple[str, ...] = (),
 ) -> str:
     """Return the name of a dataset's table: the template with the dataset's URN. A name that the database would change
-    or cut off, or that ends like a hash, is replaced by one that ends in its hash.
+    or cut off, that is in `selected`, or that ends like a hash is shortened, and its hash is appended.
 
     Args:
         template: accepted by `check_template`.
@@ -42,7 +42,7 @@ def table_name(
         most_bytes: longest name that the database accepts, in bytes of UTF-8.
         any_case: whether the database distinguishes names by their case.
         basic_characters: whether names are limited to Unicode's basic multilingual plane.
-        selected: reserved names, for instance of the ledger.
+        selected: reserved names, such as the ledger's.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
@@ -60,9 +60,8 @@ def table_name(
 
 
 def plain_name(urn: str) -> str:
-    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. A URN of another form, or
-    with an ending like a hash, gets `_` for other characters and a part of its SHA-256, so that `a.b` and `a_b` have
-    different names."""
+    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. Other characters become `_`,
+    and then a part of the URN's SHA-256 is appended, so that `a.b` and `a_b` differ."""
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
     safe = _UNSAFE.sub("_", urn)[:180]

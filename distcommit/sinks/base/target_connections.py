@@ -36,7 +36,7 @@ def needing_client(sink: str) -> Iterator[None]:
 
 
 def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
-    """Return a committer that owns the connection. If creating the committer fails, close the connection."""
+    """Return the committer that `create` makes of a connection. If that fails, close the connection."""
     try:
         return create(connection)
     except BaseException:

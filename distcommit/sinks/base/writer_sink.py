@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class WriterSink(Sink):
     """A sink without commits, for jobs with `commit.delivery: at_least_once`.
 
-    All records must be durable when `prepare_commit` returns; its result is ignored. The records of an attempt that
-    fails stay at the target and are written again, so the target may have records twice, but lacks none.
+    Writers must make all records durable in `prepare_commit`, whose result is ignored. Records of a failed attempt stay
+    at the target and are written again.
     """
 
     abilities: ClassVar[Abilities] = Abilities(

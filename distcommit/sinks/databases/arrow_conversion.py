@@ -1,4 +1,4 @@
-"""Convert Arrow columns to types that databases have."""
+"""Conversion of Arrow columns to types that databases have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ PLAIN_TYPES = TypeTable(
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type to store: signed integers, and times in microseconds, in UTC or without a zone."""
+    """Return the type in which databases store a column: for example signed integers, and times in microseconds, in UTC
+    or without a zone."""
     return PLAIN_TYPES.stored(kind)
 
 
@@ -55,8 +56,8 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """Return lists, structs or maps as JSON texts; a map is a list of keys and values. Raises RefusedError for `-0.0`
-    if `negative_zeros` is false."""
+    """Return lists, structs or maps as JSON texts, maps as lists of keys and values. If `negative_zeros` is False,
+    raise RefusedError for `-0.0`."""
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
     if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):

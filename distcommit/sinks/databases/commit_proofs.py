@@ -20,17 +20,14 @@ from distcommit.sinks.databases.table_committer import Key
 class ProofCommitter(SqlCommitter):
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert the proof of an attempt: a row whose id is `proof`. Return False if a row with this id exists, because
-        `bar` has inserted one for an aborted attempt. If another session is inserting such a row, wait until that
-        transaction has ended.
-        """
+        """Insert the proof of an attempt: a row whose id is `proof`. Return False if `bar` has inserted a row with this
+        id. If another session is inserting it, wait until that transaction has ended."""
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:
         """Insert rows with the proof ids of aborted attempts, so that these attempts can't insert their proofs any
         more. `aborted_epochs` has the attempt's epoch by proof id. If another session is inserting an id, wait until
-        that transaction has ended.
-        """
+        that transaction has ended."""
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:
@@ -45,7 +42,7 @@ class ProofCommitter(SqlCommitter):
         return {proof for (proof,) in self.execute(statement, [*proofs]).fetchall()}
 
     def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """Return this store's proofs of older epochs: id, dataset and branch, and epoch."""
+        """Return this store's proofs of older epochs by id, each as dataset and branch, and epoch."""
         rows = self.execute(
             "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
             (self._context.store_id, epoch),

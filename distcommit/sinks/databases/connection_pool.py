@@ -1,8 +1,8 @@
 """Connections to database servers that a process keeps between commits.
 
-A committer leases a connection. Only if all its callbacks have succeeded does it release the connection, which restores
-the session's first state for the next lease. After any error it closes the connection, so that a transaction with an
-unknown outcome is never continued. A connection has one holder at a time, and no other process uses it.
+A committer leases a connection. If all its callbacks have succeeded, it releases the connection, which restores the
+session's first state. After any error it closes the connection, so that a transaction with an unknown outcome is never
+continued.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Client(NamedTuple):
     """The functions of a database's client library that a pool needs.
 
     Attributes:
-        connect: function that connects, by URL, password and TLS setting.
-        check: function that raises an exception if the server does not answer on a connection.
-        reset: function that restores a session's first state, without an open transaction, or raises an exception.
+        connect: connects, given URL, password and TLS setting.
+        check: raises an exception if the server does not answer on a connection.
+        reset: restores a session's first state, without an open transaction, or raises an exception.
     """
 
     connect: Callable[[str, str, Tls], Connection]
@@ -52,7 +52,7 @@ class Address:
         client: functions of the client library.
         url: the database's URL, without the password.
         tls: the setting `tls`.
-        limit: the most connections of this process that are leased at a time.
+        limit: the most connections that a process may lease at a time.
     """
 
     client: Client
@@ -71,7 +71,7 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A connection that one committer may use until it calls `release` or `close`. Further calls do nothing.
+    """A connection that one committer may use until it calls `release` or `close`. Further calls of these do nothing.
 
     Attributes:
         is_new: whether the connection was opened for this lease.
@@ -87,13 +87,15 @@ class Lease:
 
     @property
     def connection(self) -> Any:
-        """The client's connection. Raises RuntimeError after the end of the lease: another committer may have it."""
+        """The client's connection. Raises RuntimeError after the end of the lease, because another committer may have
+        it."""
         if self._is_ended:
             raise RuntimeError("a committer uses a connection that it has released or closed")
         return self._connection
 
     def release(self) -> None:
-        """Reset the connection, and keep it for the next lease. If the reset fails, close it."""
+        """Reset the connection, and return it to the pool, which keeps at most two idle ones. If the reset fails, close
+        it."""
         if self._is_ended:
             return
         try:
@@ -116,8 +118,6 @@ class Lease:
 
 
 class _Pool:
-    """The connections of one process to one address."""
-
     def __init__(self, address: Address) -> None:
         self.address = address
         self._slots = threading.BoundedSemaphore(address.limit)
@@ -159,7 +159,6 @@ class _Pool:
         self._slots.release()
 
     def close_idle(self, idle_s: float = 0) -> None:
-        """Close the connections that have been idle for this time."""
         now_s = time.monotonic()
         with self._lock:
             closed = [kept for kept in self._idle if kept.idle_since_s + idle_s <= now_s]
@@ -168,7 +167,6 @@ class _Pool:
             _close(kept.connection)
 
     def _usable(self, password: str) -> _Kept | None:
-        """Return an idle connection on which the server answers; None if there is none."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -188,8 +186,7 @@ class _Pool:
         return True
 
     def _closes_in_time(self) -> bool:
-        """Start the timer if it does not run. Return False if the process can't start a thread, for instance because it
-        is exiting."""
+        """Start the timer if it does not run. Return False if the process can't start a thread, as on exit."""
         if self._timer is None:
             timer = threading.Timer(IDLE_S, self._close_in_time)
             timer.daemon = True
@@ -214,10 +211,10 @@ _pools: dict[tuple[Address, int], _Pool] = {}
 
 
 def lease(address: Address, password: str) -> Lease:
-    """Lease a connection that no other committer uses: an idle one of this process and password, or a new one.
+    """Lease an idle connection of this process and password, or a new one.
 
     Raises:
-        TransientError: if this process already leases as many as it may, for ten seconds.
+        TransientError: if this process has leased its limit, and none ends within ten seconds.
         Exception: an error of the client, if it can't connect.
     """
     return _pools.setdefault((address, os.getpid()), _Pool(address)).lease(password)
@@ -225,7 +222,6 @@ def lease(address: Address, password: str) -> Lease:
 
 @atexit.register
 def close_idle_connections() -> None:
-    """Close the idle connections of this process."""
     for (_, process), pool in list(_pools.items()):
         if process == os.getpid():
             pool.close_idle()

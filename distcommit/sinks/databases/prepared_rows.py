@@ -1,5 +1,7 @@
-"""Writers of two-phase commit. They insert rows in a prepared transaction, which survives a crash of the writer and of
-the server until it is committed or rolled back."""
+"""Writers of two-phase commit, which insert rows in a prepared transaction.
+
+The transaction survives a crash of the writer and of the server until it is committed or rolled back.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
 
 class PreparedRows(StagedRows):
-    """Stages batches in files and sends them to the database at the end, so that no transaction is open while records
-    are read. `opens` opens a committer with a connection of its own. The other arguments are passed to `StagedRows`.
-    """
+    """Writer that stages batches in files and prepares them at the end, so that no transaction is open while records
+    are read. `opens` opens a committer with a connection of its own. The other arguments are those of `StagedRows`."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class PreparedRows(StagedRows):
         return Prepared([prepared])
 
     def abort(self) -> None:
-        """Roll back the prepared transaction, which holds locks."""
+        """Roll back the prepared transaction, if one was begun, because it holds locks."""
         super().abort()
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix

@@ -1,11 +1,11 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
 If a prepared transaction is gone, the database does not report whether it was committed or rolled back. So each
-transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
-and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
+transaction inserts a row, its proof, which is visible once it is committed. Then the ledger row is changed and the
+proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
-A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once writers of a newer run
-have begun, because from then on the attempt is fenced.
+A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once a newer run has begun,
+because the attempt is fenced then.
 """
 
 from __future__ import annotations
@@ -77,24 +77,25 @@ class Name(NamedTuple):
 
 
 class TwoPhaseCommitter(ProofCommitter):
-    """Commits prepared transactions. It is combined by inheritance with the database's own committer, which has the
-    ledger.
+    """Committer of prepared transactions, to be combined by inheritance with the database's own committer, which has
+    the ledger.
 
-    A second connection commits and rolls back, as the first one has an open transaction that locks the ledger row.
+    A second connection commits and rolls back, because the first one has an open transaction that locks the ledger row.
     """
 
     @abstractmethod
     def in_doubt(self) -> frozenset[Name]:
-        """Return the names of all prepared transactions, of all stores."""
+        """Return the names of the prepared transactions of all stores."""
 
     @abstractmethod
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
-        """Commit or roll back a prepared transaction durably, on the second connection; False if it does not exist."""
+        """Commit or roll back a prepared transaction durably, on the second connection. Return False if it does not
+        exist."""
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
         """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
-        by `close`. The committer must not be used for anything else afterwards."""
+        by `close`. Afterwards the committer can only be closed or released."""
 
     def _end(self, name: Name, *, commit: bool) -> bool:
         is_ended = self.end_prepared(name, commit=commit)
@@ -112,7 +113,7 @@ class TwoPhaseCommitter(ProofCommitter):
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Delete proofs of accepted, partly committed requests once a later epoch of the dataset is committed."""
+        """Delete proofs that accepted requests left, once a later epoch of the dataset is committed."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
@@ -120,8 +121,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
-        table does not take the rows, FencedError if a newer run has begun or this attempt was aborted, and
-        TransientError if the database fails or the table was just dropped or recreated."""
+        table does not take the rows, FencedError if a newer run has begun or the attempt was aborted, LostError if
+        staged rows are gone, and TransientError if the database fails or the table was just dropped or recreated."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -146,9 +147,9 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table in a separate transaction, as a prepared one would keep it locked. Return the table's
-        identity. Raises RefusedError if the table was dropped or recreated since a commit, or is missing and may not be
-        created, and CollisionError if another transaction conflicts."""
+        """Return the table's identity. Create a missing table in a separate transaction, because a prepared one would
+        keep it locked. Raises RefusedError if the table was dropped or recreated since a commit, or is missing and may
+        not be created, and CollisionError if another transaction conflicts."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])
@@ -166,9 +167,8 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof, then check for a newer run, then insert the rows. In this order a newer run's `abort`
-        finds the proof, or the writer finds the newer run and fails.
-        """
+        """Insert the proof, check for a newer run, then insert the rows. So either a newer run's `abort` finds the
+        proof, or the writer finds the newer run and fails."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
                 "this attempt was aborted: its transaction would neither be committed nor rolled back",
@@ -223,8 +223,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
-        committing finds the first one missing and stops. If the request has no commit infos, roll back all transactions
-        of its dataset and branch up to its epoch."""
+        committing finds the first one missing and stops. If the request has no commit infos, roll back all of its
+        dataset and branch up to its epoch. Raises ConflictError if one is committed and its rows have no tags."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
@@ -252,8 +252,8 @@ class TwoPhaseCommitter(ProofCommitter):
         )
 
     def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
-        """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
-        are done; the proof is then not barred, as the insert would wait for its lock."""
+        """Roll back prepared transactions of aborted attempts, and bar their proofs. An attempt whose rollback fails is
+        not barred, because that would wait for its lock; TransientError is raised once the others are done."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
@@ -280,7 +280,7 @@ class TwoPhaseCommitter(ProofCommitter):
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """Return the prepared transactions of a request that are not committed; raise LostError if one is gone.
+        """Return the prepared transactions of a request that are not committed. Raises LostError if one is gone.
 
         Transactions are listed before proofs, so that one that is committed in between has a proof.
         """
@@ -303,7 +303,6 @@ class TwoPhaseCommitter(ProofCommitter):
 
 @contextmanager
 def _logged(name: Name, dataset_urn: str) -> Iterator[None]:
-    """Log that a transaction is started, and whether it is prepared after the block."""
     logger.info("transaction %s: started, dataset %s", name.text, printable(dataset_urn))
     try:
         yield

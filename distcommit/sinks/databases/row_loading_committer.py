@@ -39,22 +39,22 @@ class Table(Protocol):
         """A number that changes when the table is recreated, as far as the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags, or raise RefusedError; add columns
-        if allowed."""
+        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError if
+        not."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last counts. Raises
-        RefusedError as `copy`."""
+        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last one counts.
+        Raises the errors of `copy`, and RefusedError if a key is null."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
 
 
 class RowLoadingCommitter(TableCommitter):
-    """Loads staged rows into tables. A subclass implements the tables and the ledger of one database.
+    """Committer that loads staged rows into tables. A subclass implements the tables and the ledger of one database.
 
     Attributes:
         forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
@@ -68,12 +68,12 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it may store rows
-        otherwise than transactions have left them."""
+        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it is not a
+        transactional table, for instance a view."""
 
     @abstractmethod
     def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> Table:
-        """Create the table for rows of this schema, unless another session has done so."""
+        """Create the table for rows of this schema, unless another session has done so, and return it."""
 
     @abstractmethod
     def shown(self, name: str) -> str: ...
@@ -144,7 +144,7 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if the table was dropped or
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it was dropped or
         recreated since a commit, or is missing and may not be created."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
@@ -242,8 +242,8 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table: its identity in databases without ids of tables. It
-    survives ALTER TABLE; a recreated table has another one or none."""
+    """Return a random mark for the definition of a created table, as its identity. It survives ALTER TABLE; a recreated
+    table has another one or none."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 

@@ -9,10 +9,10 @@ from distcommit.sinks.databases.sql_committer import SqlCommitter
 
 
 class ServerCommitter(SqlCommitter):
-    """Commits on a leased connection. A second one, for statements outside of its transaction, is leased on demand.
+    """Committer on a leased connection. A second one, for statements outside of its transaction, is leased on demand.
 
     Attributes:
-        is_reusable: whether `release` keeps the connections.
+        is_reusable: whether `release` returns the connections to the pool; otherwise it closes them.
     """
 
     is_reusable = True

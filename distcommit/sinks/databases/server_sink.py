@@ -26,9 +26,9 @@ from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
 
 LOCK_TIMEOUT_S = 10
-"""After this wait for a lock of another session, in seconds, a statement fails. A later call repeats it."""
+"""Longest wait of a statement for a lock of another session, in seconds. Then it fails, and a later call repeats it."""
 IDLE_TIMEOUT_S = 60
-"""After this time without a statement, in seconds, the server ends a session, which releases its locks."""
+"""Seconds without a statement after which the server ends a session, which releases its locks."""
 
 
 class ServerSink(TableSink):
@@ -92,7 +92,6 @@ class ServerSink(TableSink):
 
     @property
     def password_text(self) -> str:
-        """The password, with the content of the files that it names."""
         return with_secret_files(self.password.get_secret_value())
 
     @property
@@ -116,8 +115,8 @@ class ServerSink(TableSink):
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """Open a writer. With `two_phase`, announce the run first: raises ConfigurationError if the server can't
-        prepare transactions, and FencedError if a newer run writes to the database."""
+        """Open a writer. With `two_phase`, announce the run first, and raise ConfigurationError if the server can't
+        prepare transactions or the attempt has no `store_id`, and FencedError if a newer run writes to the database."""
         if not self.two_phase:
             return super().open_writer(attempt, area, origin)
         if not attempt.store_id:
@@ -165,7 +164,7 @@ class Driver(NamedTuple):
 
     Attributes:
         client: functions that open, check and reset a connection.
-        committer: class of the committer of staged rows, by leased connection, sink and context.
+        committer: class of the committer of staged rows; its arguments are leased connection, sink and context.
         two_phase: class of the committer of prepared transactions, with the same arguments.
     """
 
@@ -176,6 +175,6 @@ class Driver(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
-    """Announce a run to the server before its writers prepare transactions, once in each process."""
+    """Announce a run to the server, once in each process, which remembers the last 64 announcements."""
     with releasing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)

@@ -1,6 +1,6 @@
 """Base class of committers whose ledger is a table in the target database.
 
-SQL statements here have `%s` for values, `{ledger}` and `{proofs}` for tables, which subclasses replace.
+SQL statements here have `%s` for values, and `{ledger}` and `{proofs}` for tables, which subclasses replace.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class SqlCommitter(RowLoadingCommitter):
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error concerns other
-        requests, too."""
+        """Return the outcome of a request whose rows caused this error; None if the error also concerns other
+        requests."""
 
     @abstractmethod
     def count_rows(self, table: str, tag: int) -> int: ...
@@ -85,8 +85,8 @@ class SqlCommitter(RowLoadingCommitter):
         return "" if row is None else str(row[0])
 
     def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
-        """Return locked ledger rows, and store which tables their commits went to. `sequences` have `LEDGER_COLUMNS`,
-        the table's name, and `identity_column`."""
+        """Return locked ledger rows, and remember which tables their commits went to. `sequences` have
+        `LEDGER_COLUMNS`, the table's name, and `identity_column`."""
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
         for row in sequences:
@@ -125,7 +125,7 @@ class SqlCommitter(RowLoadingCommitter):
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of rows with the dataset's tag; None without tags, or if other commits may replace rows."""
+        """Return the number of rows with the dataset's tag; None without tags, or if the mode is not `append`."""
         if not self._settings.takes_back:
             return None
         tag = tag_of(self._context.store_id, dataset_urn, branch)

@@ -1,4 +1,4 @@
-"""Rows in staged files, until a committer inserts them into a table.
+"""Staged files with rows that a committer inserts into a table.
 
 A file has one Arrow stream for each series of batches with the same schema.
 """
@@ -20,11 +20,11 @@ from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.upsert_order import with_positions
 
 FILE_BYTES = 16 << 20
-"""Size of one file before compression, and about the memory that a writer or a committer needs."""
+"""Size in bytes, before compression, at which a file is closed; about the memory of a writer or a committer."""
 
 
 class StagedRows(CoveringWriter):
-    """Stages batches in their order.
+    """Writer that stages batches in their order.
 
     The commit info has these keys:
 
@@ -117,7 +117,7 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
 
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
     """Yield the rows of a staged file in order, as lists of batches with the same schema. Raises LostError if the file
-    is missing or has another xxh3-64 checksum, and OSError if it can't be read now."""
+    is missing or does not have this xxh3-64 checksum, and OSError if it can't be read now."""
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
@@ -137,8 +137,6 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
 
 
 def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a staged file in order. Raises LostError if the file is missing or damaged, and OSError if
-    it can't be read now.
-    """
+    """Yield the batches of a staged file in order. Raises the errors of `staged_runs`."""
     for batches in staged_runs(context, path, checksum):
         yield from batches

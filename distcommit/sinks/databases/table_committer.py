@@ -41,27 +41,22 @@ class CollisionError(Exception):
 
 
 class RefusedError(Exception):
-    """Rows can never be written without a change. The text names the reason and the remedy."""
+    """Rows can't be written unless they or the table are changed. The text names the reason and the remedy."""
 
 
 class _NotAtomicError(Exception):
-    """Requests that must be committed together can't all be committed. The transaction is rolled back."""
-
     def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
         super().__init__(outcomes)
         self.outcomes = outcomes
 
 
 class TableCommitter(SinkCommitter):
-    """Commits requests that the ledger does not have yet, in as few transactions as possible.
-
-    A subclass implements the parts of a transaction for one database.
-    """
+    """Committer of the requests that the ledger does not have yet, in as few transactions as possible."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
         """Open a transaction that is durable on normal exit and rolled back on an exception. Raises CollisionError if
-        the database has rolled it back."""
+        the database has rolled it back because of a conflict."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
@@ -77,38 +72,33 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Insert the rows of a request, whose ledger row was `row` before the commit. Raises LostError if staged rows
-        are gone, and RefusedError if the table can never take the rows."""
+        """Insert the rows of a request. `row` is its ledger row before the commit. Raises LostError if staged rows are
+        gone, and RefusedError if the table can't take the rows."""
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request. Raises ConflictError if the rows can't be distinguished from other
-        rows.
-        """
+        """Delete the rows of a committed request. Raises ConflictError if they can't be distinguished from other rows,
+        or some are missing."""
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None: ...
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error concerns other
-        requests, too."""
+        """Return the outcome of a request whose rows caused this error; None if the error also concerns other
+        requests."""
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back prepared rows of an uncommitted request. Raises ConflictError, without changing anything, if a part
-        is visible and can't be deleted."""
+        is visible and can't be deleted. The default does nothing."""
 
     def require(self, request: CommitRequest) -> None:
-        """Raise LostError if staged or prepared rows of a request no longer exist.
-
-        It is called for all requests of an atomic commit before the first one is loaded, for databases in which `load`
-        can't be rolled back.
-        """
+        """Raise LostError if staged or prepared rows of a request no longer exist. It is called for all requests of an
+        atomic commit before the first one is loaded. The default does nothing."""
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
-        """Delete rows that `locked` inserted for these keys, because the transaction has written no ledger rows of
-        them. Called at the end of a transaction. The default does nothing.
-        """
+        """Delete rows that `locked` inserted for these keys, at the end of a transaction that has written no ledger
+        rows of them. The default does nothing."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
@@ -199,14 +189,15 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return the outcome of `ledgers.answered`. Refuse a request whose rows were written for another ledger."""
+    """Return the outcome of `commit_rule.answered`. If that is None, refuse a request whose rows were written for
+    another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Check that no other ledger may have committed the request. Raises ConflictError if its rows were written for
-    another ledger and this one has no commit of them."""
+    """Raise ConflictError if the request's rows were written for another ledger, which may have committed them, and
+    this one has no commit of them."""
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
@@ -237,5 +228,5 @@ def _check_committable(requests: Sequence[CommitRequest], outcomes: Sequence[Com
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:
-    """Return each key once, in the order in which all committers lock them, which prevents deadlocks."""
+    """Return each key once, in the order in which all committers lock them to prevent deadlocks."""
     return sorted({(request.dataset_urn, request.branch) for request in requests})

@@ -103,7 +103,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def takes_back(self) -> bool:
-        """Whether the rows of an epoch can be identified and so deleted again."""
+        """Whether the rows of an epoch can be identified and deleted again."""
         return self.tags and self.mode == "append"
 
     def required_columns(self) -> Sequence[str]:
@@ -148,8 +148,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the identity of the ledger, which is read once for each process and run, or
-        raises TransientError."""
+        """Return a function that returns the ledger's identity, or raises TransientError. A process reads it once for
+        each of the last 64 runs."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 

@@ -3,11 +3,11 @@
 Four columns record where a row comes from: the dataset (`OF`), the epoch that read it, its source partition within the
 source's incarnation (`PART`), and its position there. Rows are compared as follows:
 
-- Of two rows of one partition, the row with the later position is newer, whichever branch it came through.
-- Positions of files and lists are counted from the watermark on. They are compared within one epoch only.
+- Of two rows of one partition, the one with the later position is newer, whichever branch it came through.
+- Positions of files and lists are counted from the watermark on, so they are compared within one epoch only.
 - Other pairs of rows have no order in the source. The row that is read now is newer.
-- A row that is reprocessed from error files has the epoch of the run that had read it first. It is newer only than rows
-  of older epochs of its dataset.
+- A row that is reprocessed from error files has the epoch of its first read, and is newer only than rows of older
+  epochs of its dataset.
 - If the sink names a `version` column, its values are compared instead, and tables have none of the four columns.
 """
 
@@ -48,7 +48,7 @@ class Newer:
     is_by_reading: bool = False
 
     def condition(self, new: Named, old: Named) -> str:
-        """Return the condition, which is never null. `new` and `old` return the SQL of a column of the new and the
+        """Return the condition, which is never null. `new` and `old` return the SQL of a column of the new and of the
         present row."""
         if self.version:
             value, present = new(self.version), old(self.version)
@@ -64,15 +64,14 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the column names in the order in which to set them, if the server sets one after another: columns that
-        the condition reads come last.
-        """
+        """Return the column names with those that the condition reads at the end, for servers that set one column after
+        another."""
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 
 
 def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | None) -> pa.RecordBatch:
-    """Add columns with the rows' source partition and position; null if the source has none."""
+    """Add columns with the rows' source partition and position, null if the source has none."""
     parts: pa.Array = pa.nulls(batch.num_rows, pa.int64())
     positions = parts
     provenance = origin.provenance
@@ -97,7 +96,8 @@ def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
 def oldest_first(batches: Sequence[pa.RecordBatch], version: str) -> list[pa.RecordBatch]:
     """Sort batches of one schema so that of rows with equal keys the newest comes last.
 
-    Only rows of one source partition are reordered among themselves; all other rows stay in place.
+    With a `version` column, all rows are sorted by it, null first. Otherwise the rows of each source partition are
+    sorted among themselves, and other rows stay in place.
     """
     table = pa.Table.from_batches(batches)
     if version:

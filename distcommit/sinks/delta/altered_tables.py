@@ -1,7 +1,7 @@
 """Tables that were altered between writing data files and committing them.
 
-Delta reads a data file by the names of its columns, in the table's present types and partitions. Added columns that may
-be null are accepted, and so is a column that was dropped and added again in the same type.
+Delta reads data files by the names of columns. Added columns that may be null are accepted, and so is a column that was
+dropped and added again in the same type.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 
 def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the alterations of a table, made since the data files of commit infos were written, that would hide values
-    of the files from the table's readers.
-    """
+    """Yield the changes of a table, made since the data files of commit infos were written, that would hide values of
+    the files from readers."""
     now = schema_id(table)
     partitions = table.metadata().partition_columns
     for info in infos:

@@ -36,8 +36,8 @@ from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_re
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and the ledger files of their commit: files of tries that may not have committed
-    (`put`, at the table's `version`), and files that the commit has replaced."""
+    """The requests for one table, and the ledger files of their commit: `put` by tries that may not have committed, on
+    the table's `version`, and those that the commit has `superseded`."""
 
     put: list[str] = field(default_factory=list)
     version: int = -1
@@ -132,7 +132,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
     def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
-        """Return files of the present version, and removed files that older versions contain."""
+        """Return and log files of the present version, and removed files that older versions contain."""
         removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}
@@ -176,7 +176,6 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             self.failed([batch], error)
 
     def _try(self, batch: _Batch) -> None:
-        """Try once. Requests get no outcome if another writer commits first, or an error is raised."""
         newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
         if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}

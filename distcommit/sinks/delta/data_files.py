@@ -12,8 +12,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition value as the log has it. Raises ValueError for an empty text, which the log does not
-    distinguish from null."""
+    """Return a partition value as the log has it. Raises ValueError for an empty text, which would be read as null."""
     match value:
         case None:
             return None
@@ -27,9 +26,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table. Its statistics have the number of rows, but no bounds of
-    columns. With bounds, deltalake would skip the file in queries of columns that were added to the table later.
-    """
+    """Return the action that adds a file to its table. It has no bounds of columns, because deltalake would then skip
+    the file in queries of columns that were added to the table later."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],
@@ -51,5 +49,5 @@ def removal(info: Mapping[str, Any]) -> RemoveAction:
 
 
 def name_in_table(path: str) -> str:
-    """Return a file's name in its table's folder; `path` begins with the table's name."""
+    """Return a file's name in its table's folder from its path below the location."""
     return path.partition("/")[2]

@@ -1,8 +1,7 @@
 """A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
 An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it outlives old log
-entries. Here the number is the beginning of the SHA-256 of a file in the job's output, because deltalake can't set
-properties in one commit with data.
+entries. The number is the beginning of the file's SHA-256. deltalake can't set properties in one commit with data.
 """
 
 from __future__ import annotations
@@ -57,9 +56,8 @@ class TableLedgers:
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the ledger of the loaded version. `files` of the result begins with the file that the transaction
-        names. Raises CorruptError if a file is missing or damaged, and OSError if it can't be read now.
-        """
+        """Return the ledger of the loaded version. Its `files` begin with the file that the transaction names. Raises
+        CorruptError if a file is missing or damaged, and OSError if it can't be read now."""
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
@@ -74,7 +72,7 @@ class TableLedgers:
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
-        """Return the change of these rows. Its files are durable; the caller commits the transaction."""
+        """Return the change of these rows, whose files are durable. The caller commits the transaction."""
         own, below = ledger.files[:1], ledger.files[1:]
         change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
         data = msgspec.json.encode(

@@ -1,8 +1,7 @@
 """The location of Delta tables: a local folder, or a prefix in an S3 bucket.
 
-On S3 deltalake's client commits by a PUT with `If-None-Match`. Data files are written by this package's client, which
-can delete unfinished uploads of killed writers. Both clients take endpoint, region and credentials from the
-environment.
+On S3 deltalake's client commits, and this package's client writes data files, because it can delete unfinished uploads
+of killed writers. Both take endpoint, region and credentials from the environment.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Location(Protocol):
 
 
 def opened(location: str) -> Location:
-    """Open a location. A process has one client for each bucket and endpoint."""
+    """Open a location. A process keeps the clients of the eight locations that were used last."""
     return _opened(location, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
@@ -67,7 +66,7 @@ def _opened(location: str, process: int, endpoint: str) -> Location:
 
 
 class InFolder:
-    """A local folder. It is never created, as its disk may not be mounted."""
+    """A local folder, which is never created, because its disk may not be mounted."""
 
     parallel_calls = 1
 

@@ -1,4 +1,4 @@
-"""Schemas of records and of Delta tables: whether records fit a table, and whether files can be added to it."""
+"""Schemas of records and of Delta tables: whether records fit, and whether files can be added."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.st
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types without columns that are null in every row. Raises ConfigurationError if Delta
-    has no type for a column, or rejects its name."""
+    """Return the schema in Delta's types, without columns that are null in every row. Raises ConfigurationError if no
+    column remains, or Delta has no type for a column or rejects its name."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):
@@ -99,7 +99,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )
@@ -110,7 +110,6 @@ def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Raise ConfigurationError if a setting of the table prevents adding data files."""
     configuration = table.metadata().configuration
     problems = [
         f"{key}: {reason}"

@@ -22,9 +22,8 @@ _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.t
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     """Return the table. If records of this schema require it, create the table or add columns. Raises
-    ConfigurationError if the settings do not allow it or the table can't take the records, and TransientError if other
-    writers change it during each try.
-    """
+    ConfigurationError if the settings do not allow that or the table can't take the records, and TransientError if
+    other writers change it during each of 20 tries."""
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)
@@ -68,7 +67,6 @@ def _create(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Sc
 
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, required: pa.Schema, problems: list[str]) -> None:
-    """Add columns to the loaded version; do nothing if another writer was first."""
     new = [field for field in required if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")

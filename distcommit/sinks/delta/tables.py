@@ -1,7 +1,6 @@
 """Load Delta tables, and commit to exactly the version that was loaded.
 
-deltalake's own retry, which would commit on top of other commits, is disabled. After a conflict the caller loads the
-table and decides again.
+deltalake's own retry, which would commit on top of other commits, is disabled.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location does
-        not exist.
-        """
+        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location is
+        missing or unavailable."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -45,7 +43,6 @@ class DeltaTables:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
     def _has_versions(self, name: str) -> bool:
-        """Return whether the table has a version, and not only files of an unfinished creation."""
         return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Write data files into a Delta table's folder. They belong to the table once they are committed."""
+"""Writers of data files in a Delta table's folder. The files belong to the table once they are committed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files directly in the table's folder. Their partitions are recorded in the log."""
+    """Data files in the table's folder, without folders for partitions, which are recorded in the log."""
 
     def __init__(
         self,

@@ -1,9 +1,7 @@
 """The content sum: a checksum of a file's records that does not depend on their order.
 
-It is the sum modulo 2^64 of one hash for each record. The hash covers all columns of the record together, including
-those of its origin, so the sum changes if two records exchange a value. (An exclusive or would cancel two equal
-records.) The sums of files add up to the sum of a dataset's sequence. The keys are in this module, so the sum does not
-detect deliberate changes.
+It is the sum modulo 2^64 of one hash for each record, which covers all of its columns together. The sums of files add
+up to the sum of a dataset's sequence. The keys are in this module, so deliberate changes are not detected.
 
 It is computed from Arrow data before writing, and again after reading. So it covers only what all formats preserve:
 
@@ -57,12 +55,11 @@ def content_sum(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 def as_text(total: int) -> str:
-    """Return a sum as it is stored: 16 hexadecimal digits."""
     return f"{total % (1 << 64):016x}"
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """Return one hash for each row, of the non-null values in its columns. The caller mixes it with `_mixed`."""
+    """Return one hash for each row, of its values that are not null. The caller mixes it with `_mixed`."""
     retained: list[tuple[str, pa.Array, _Hashes]] = []
     for name, result in zip(names, columns, strict=True):
         column = _plain(result)
@@ -98,7 +95,6 @@ def _key(name: str) -> np.uint64:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Remove extension types, and dictionaries that have nulls or are larger than the batch."""
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_dictionary(array.type) and (array.dictionary.null_count or len(array.dictionary) > len(array)):
@@ -107,7 +103,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """Return a number for each value (any for null); None if all values are null or the type is not covered."""
+    """Return a number for each value (any for null); None if none is covered."""
     if array.null_count == len(array):
         return None
     existing = array.type.id
@@ -159,7 +155,6 @@ def _of_floats(array: pa.Array) -> _Hashes:
 
 
 def _of_decimals(array: pa.Array) -> _Hashes:
-    """Return numbers from the digits as 256-bit integers, for decimals of any width."""
     width = array.type.byte_width
     dtype, parts = (np.int32, 1) if width == 4 else (np.int64, width // 8)
     stored = np.frombuffer(array.buffers()[1], dtype)[array.offset * parts : (array.offset + len(array)) * parts]

@@ -1,4 +1,4 @@
-"""Split rows into folders by fields, by time, or by several of these."""
+"""Partitioning of rows into folders by fields, by time, or by several of these."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Check that rows of a schema can be split into folders, or raise ConfigurationError."""
+    """Raise ConfigurationError if rows of this schema can't be split into folders."""
     for partition in partitions:
         if isinstance(partition, TimePartition):
             check_time_column(schema, partition.column)
@@ -45,7 +45,7 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError if a partition's
-    column is missing or of an unsuitable type."""
+    column is missing or of an unsuitable type, or a value is too long for a folder's name."""
     if not partitions:
         yield "", batch
         return
@@ -82,7 +82,7 @@ def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str
 
 
 def folder_names(partitions: Sequence[Partition]) -> PartitionValues | None:
-    """Return the row checker of values that can't name folders; None if no folder is named after a field."""
+    """Return the row checker that rejects values that can't name folders; None if no folder is named after a field."""
     fields = tuple(partition.field for partition in partitions if isinstance(partition, FieldPartition))
     rule = f"a value that a folder can be named after: at most {_MAX_NAME_BYTES} bytes, and not {NO_VALUE}"
     return PartitionValues(fields, _can_be_folder, rule) if fields else None

@@ -24,6 +24,7 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH
+from distcommit.protocol.paths.output import is_published_name
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.formats.orc_container import read_metadata as orc_metadata
 from distcommit.sinks.files.formats.orc_container import read_table as read_orc
@@ -53,7 +54,7 @@ _DAMAGE = (
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 Wanted = Callable[[pa.Schema], pc.Expression | None]
-"""Returns for a file's columns the condition of the records to read; None if all are to be read."""
+"""Function that returns the condition of the records to read, given a file's columns; None to read all."""
 
 
 class _Version(msgspec.Struct):
@@ -151,8 +152,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Raise CorruptError if the text does not have its checksum. Parquet's own checksums cover only pages, so a damaged
-    footer could have another branch or epoch."""
+    """Raise CorruptError if the text does not match its checksum. Parquet's checksums cover only pages."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -166,17 +166,27 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records; None if another program has written the file. Raises
-    FileNotFoundError, and CorruptError if the file is not complete or its footer is damaged."""
+    """Read the footer of a file without its records. Return None if the name does not have the ending of a published
+    file, or the file has no footer; truncated JSON lines and CSV have none. Raises FileNotFoundError if the file does
+    not exist, CorruptError if another format is incomplete or the footer is damaged, and UnknownVersionError if another
+    version of the format wrote it."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         return Footer.from_metadata(_metadata_of(file, form, path))
 
 
+def read_published_footer(fs: FileSystem, path: str) -> Footer | None:
+    """Read the footer of a file as `read_footer` does, but raise CorruptError if a published file has none."""
+    footer = read_footer(fs, path)
+    if footer is None and is_published_name(posixpath.basename(path)) and _form_of(path) is not None:
+        raise _corrupt(path, ValueError("it has no footer of distcommit"))
+    return footer
+
+
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a file. Raises ValueError for an unknown ending of its name, FileNotFoundError if it does not
-    exist, and CorruptError if it is damaged."""
+    """Read all records of a published file. Raises ValueError for an unknown ending of its name, FileNotFoundError if
+    it does not exist, and CorruptError if it is damaged."""
     if (form := _form_of(path)) is None:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -197,10 +207,10 @@ def read_batches(
     """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
-        fs: the file's file system.
+        fs: the file system.
         path: the file's path.
-        columns: columns to read of a Parquet file; other formats return all columns.
-        predicate: condition of the records to read. Only Parquet row groups whose statistics exclude it are skipped.
+        columns: columns to read of a Parquet file; other formats return all.
+        predicate: condition of the records to read. It only skips Parquet row groups whose statistics exclude it.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -213,9 +223,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
-    file. Raises the errors of `read_records`.
-    """
+    """Return the columns of a file, and whether it may have a record that matches. Only the footer of a Parquet file is
+    read. Other files are read as a whole, and the answer is True. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -224,9 +233,8 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the Arrow types that were written. Raises FileNotFoundError, or
-    CorruptError if the file is damaged.
-    """
+    """Return the columns of a Parquet file in the Arrow types that were written. Raises FileNotFoundError if it does
+    not exist, and CorruptError if it is damaged."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
@@ -237,7 +245,6 @@ def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
 
 
 def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
-    """Return the file, and its row groups that may match by their statistics."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas
 
     fragment = ds.ParquetFileFormat().make_fragment(opened)
@@ -266,7 +273,6 @@ def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[st
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:
-    """Open a local file for random access; read a remote file as a whole."""
     return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
 
 

@@ -53,7 +53,6 @@ class ColumnSettings(SettingsModel):
 
 
 def _partitions(value: Any) -> Any:
-    """Validate one partition or several; their keys determine their kinds. Raises ValueError for an invalid section."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
@@ -134,7 +133,7 @@ class FileLayout(SettingsModel):
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time span of a file's folder in ms since 1970; None if no folder is by time."""
+        """Return the end of the time span of a file's outermost folder by time, in ms since 1970; None without one."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -151,8 +150,7 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if records lack a column, or have a type or name that the format does not
-        support."""
+        """Raise ConfigurationError if records lack a column, or the format does not support a type or name."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)
@@ -161,9 +159,8 @@ class FileLayout(SettingsModel):
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises ConfigurationError if the format does not support a
-        column.
-        """
+        """Return a new encoder of rows of a schema. Raises ConfigurationError if a configured column is missing, or the
+        format does not support a column."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)

@@ -103,7 +103,6 @@ class OpenFile:
         return 0 if self._staged is None else self._staged.size_bytes
 
     def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Add waiting rows of this size in bytes; return the increase of `waiting_bytes`."""
         grown = plain_bytes + _BATCH_OVERHEAD_BYTES
         self._waiting.append(rows)
         self.waiting_bytes += grown
@@ -133,7 +132,7 @@ class OpenFile:
         return ClosedFile(self._path, self._final_path, status, checksum, self._records, content)
 
     def abandon(self) -> None:
-        """Close the file without finishing it. The unfinished file is not deleted."""
+        """Close the file without finishing or deleting it."""
         self._waiting.clear()
         self.encoder.abandon()
         staged, self._staged = self._staged, None

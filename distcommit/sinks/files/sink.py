@@ -115,7 +115,8 @@ class FileSink(FileLayout, SinkSettings):
         return folder_names(self.partitions)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the partitions if the sink replaces them: after a change, old files in other folders would stay."""
+        """Return the partitions. They are fixed for `replace_partitions`: after a change, old files in other folders
+        would stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
@@ -134,7 +135,7 @@ class FileSink(FileLayout, SinkSettings):
 
 
 class AttemptFiles(SinkWriter):
-    """Writes the files of one attempt at one work unit in one branch. One file is open for each folder.
+    """Writer of the files of one attempt at one work unit in one branch, with one open file for each folder.
 
     Rows wait in memory until there are enough for a row group. Avro, ORC and sorted files are written from memory as a
     whole. After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
@@ -142,8 +143,8 @@ class AttemptFiles(SinkWriter):
     Args:
         area: the attempt's staging folder.
         settings: format and layout of the files.
-        identity: the attempt, for names and footers of the files.
-        origin: the origin of the records, for footers of the files.
+        identity: the attempt, for names and footers.
+        origin: the origin of the records, for footers.
         row_group_bytes: memory of a folder's rows above which they are written.
         max_waiting_bytes: memory of all waiting rows above which the largest row groups are written.
         max_open_files: number of open files above which the least recently written one is finished.
@@ -180,14 +181,15 @@ class AttemptFiles(SinkWriter):
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Record offsets at which the source has no record in the footer of an open file, or of the next file."""
+        """Record offsets without a record at the source in the footer of an open file, or of the next file."""
         if self._files:
             next(iter(self._files.values())).add_holes(holes)
         else:
             self._holes += holes
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Record filtered records in the footer of an open file, or of a new file without records."""
+        """Record filtered records in the footer of an open file, or of a new file without records. Return False if the
+        attempt has written no records."""
         if not self._files:
             if self._newest is None:
                 return False
@@ -198,13 +200,15 @@ class AttemptFiles(SinkWriter):
         return True
 
     def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
-        """Record filtered records. If the attempt has no file, create one of this schema without records."""
+        """Record filtered records. If the attempt has written no records, create a file of this schema without
+        records."""
         self._newest = self._newest or ("", schema)
         self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset. Raises ConfigurationError if partition or provenance columns are missing, or the
-        format has no type for a column, and SourceError if a row has no source offset."""
+        """Take records of the dataset. Raises ConfigurationError if partition or provenance columns are missing, the
+        records go to too many folders, or the format has no type for a column, and SourceError if a row has no source
+        offset."""
         self._begin_change()
         if batch.schema.metadata:
             batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
@@ -228,8 +232,8 @@ class AttemptFiles(SinkWriter):
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
-        """Finish all files and give them their final names; the caller then syncs the tree. The files for each folder
-        of the output are in a staged folder of their own, so that one rename can publish them."""
+        """Finish all files and, if the file system has folders, give them their final names. The caller then syncs the
+        tree. If there are several target folders, each has a staged folder, so that one rename can publish it."""
         self._begin_change()
         self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}
@@ -247,7 +251,7 @@ class AttemptFiles(SinkWriter):
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
-        """Close open files, ignore errors, and delete nothing. Does nothing after `prepare_commit`."""
+        """Close open files without deleting them, and ignore errors. Does nothing after `prepare_commit`."""
         if self._state == "closed":
             return
         self._state = "aborted"
@@ -283,7 +287,6 @@ class AttemptFiles(SinkWriter):
             self._write(key)
 
     def _make_room(self) -> None:
-        """Write the largest row groups until half of the memory is free, so that not every batch writes a few rows."""
         for key in sorted(self._files, key=lambda k: self._files[k].waiting_bytes, reverse=True):
             if key in self._files:  # else it was finished early to open another
                 self._write(key)

@@ -1,4 +1,4 @@
-"""Split rows into folders by the local time in one of their columns."""
+"""Partitioning of rows into folders by the local time in one of their columns."""
 
 from __future__ import annotations
 
@@ -148,10 +148,8 @@ def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) 
 
 
 def _shifts(seconds: _Longs, zone: str) -> _Longs:
-    """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999.
-
-    Uses zoneinfo hour by hour, because Arrow's conversion (26.0) has no daylight saving after 2037.
-    """
+    """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999. Arrow's
+    conversion (26.0) has no daylight saving after 2037."""
     result, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in result.tolist()], dtype=object)
     mixed = np.array([shift is None for shift in by_hour])

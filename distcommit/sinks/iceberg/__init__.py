@@ -1,7 +1,5 @@
 """Iceberg tables: executors write data files, and a committer adds them in one snapshot for each table and call.
 
-`table_formats.committer` retries a commit that conflicts with another writer.
-
 Must not create a snapshot without its ledger rows, nor delete a data file that a snapshot has. Start reading at `sink`.
 """
 

@@ -1,8 +1,7 @@
 """Tables that were altered between writing data files and committing them.
 
-Iceberg reads a data file by the ids of its columns. If a column was dropped and added again, it has another id, and
-readers would find NULL in place of each staged value. Columns that were renamed, widened, or added without a value are
-accepted.
+Iceberg reads data files by the ids of columns. A column that was dropped and added again has another id, so that
+readers would find NULL. Columns that were renamed, widened, or added without a value are accepted.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ def schema_of(table: Table, schema_id: int) -> Schema | None:
 
 
 def alterations(table: Table, files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the alterations of a table, made since the data files were written, that would hide values of the files
-    from the table's readers.
-    """
+    """Yield the changes of a table, made since the data files were written, that would hide values of the files from
+    readers."""
     metadata = table.metadata
     if metadata.format_version > FORMAT_VERSION:
         yield f"its format version is {metadata.format_version}, and at most {FORMAT_VERSION} can be written"

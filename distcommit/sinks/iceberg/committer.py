@@ -1,7 +1,4 @@
-"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table.
-
-The base class `DataFileCommitter` tries again after a conflict.
-"""
+"""The committer of data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
 
 from __future__ import annotations
 
@@ -43,8 +40,8 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or dropped,
-    and its ledger change."""
+    """The requests for one table, the snapshot of the last try until it is committed or dropped, and its ledger
+    change."""
 
     snapshot: NewSnapshot | None = None
     ledger: LedgerChange | None = None
@@ -154,7 +151,6 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     # -- committing
 
     def _round(self, batches: Sequence[_Batch]) -> None:
-        """Try once to commit all batches. After an error the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
         changes = run_parallel(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
@@ -176,7 +172,6 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
                 batch.snapshot = None
 
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
-        """Return the change that commits the accepted requests; set the outcomes of all others."""
         batch.answers = {}
         if isinstance(table, Exception):
             batch.answer_all(RetryLater(error_text(table)))
@@ -209,7 +204,6 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
 
 
 def _forget_overtaken(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
-    """Delete the files of the last try if another writer's commit has taken its place."""
     snapshot, batch.snapshot = batch.snapshot, None
     if snapshot is None or not snapshot.is_replaced(table):
         return

@@ -42,7 +42,7 @@ def plain_file(
     spec: PartitionSpec,
     schema: Schema,
 ) -> dict[str, Any]:
-    """Return a data file as plain data for a commit info. Its statistics by column id are packed as bytes."""
+    """Return a data file as plain data for a commit info, with its statistics packed as bytes."""
     values = zip(_types(spec, schema), partition._data, strict=True)
     return {
         "path": path,
@@ -58,8 +58,8 @@ def plain_file(
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return the manifest entry's data file from its plain data. `spec` and `schema` are those that the file was
-    written with."""
+    """Return the manifest's data file from its plain data. `spec` and `schema` are those that the file was written
+    with."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)

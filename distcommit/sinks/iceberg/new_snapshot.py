@@ -1,7 +1,6 @@
 """A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
 
-pyiceberg's own commit retries without checking the ledger again. Here the caller commits the snapshot on exactly the
-version of the table that it was created from, or starts again.
+Unlike pyiceberg's own commit, it is never retried on another version of the table than the one it was created from.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class NewSnapshot:
         trace: Mapping[str, str],
     ) -> Change | None:
         """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
-        file of `removed`. `properties` of the table are set with the snapshot; `trace` is added to its summary."""
+        file of `removed`. The change sets `properties` of the table; `trace` is added to the snapshot's summary."""
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
         manifests = parent.manifests(table.io) if parent is not None else []
@@ -113,8 +112,8 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return whether other commits have surely taken the snapshot's place. False also if that is unknown: older
-        snapshots may have expired, and some catalogs list only the newest one."""
+        """Return True if other commits have surely taken the snapshot's place. Return False also if that is unknown,
+        because older snapshots have expired or the catalog lists only the newest one."""
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
         parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
@@ -144,7 +143,6 @@ class NewSnapshot:
     def _without(
         self, manifest: ManifestFile, removed: AbstractSet[str], gone: list[DataFile]
     ) -> Iterable[ManifestFile]:
-        """Return the manifest if it has none of the removed files, else a new one without them."""
         if manifest.content != ManifestContent.DATA:
             return [manifest]
         entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
@@ -161,7 +159,6 @@ class NewSnapshot:
         return [writer.to_manifest_file()]
 
     def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Merge many small manifests into one, so that their number does not grow with each snapshot."""
         properties = self.table.metadata.properties
         if not property_as_bool(properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True):
             return manifests

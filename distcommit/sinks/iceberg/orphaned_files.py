@@ -1,8 +1,7 @@
 """Find data files of aborted attempts in Iceberg tables' folders, and delete those that no snapshot has.
 
-A store that was restored from a copy considers attempts aborted that the table has committed since. So a file is not
-deleted if a snapshot has it. The note of each file has the table's sequence number when the file was created; any
-snapshot with the file has a greater one.
+A store that was restored from a copy considers attempts aborted that the table has committed since. The note of each
+file has the table's sequence number when the file was created; any snapshot with the file has a greater one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _CLIENT = {
 
 
 def note_of(table: Table) -> tuple[str, str]:
-    """Return the lines of the note that is staged before a file of the table is created."""
+    """Return the lines of the note that is staged before a file of the table is created: name and sequence number."""
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
@@ -65,8 +64,8 @@ def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
 
 
 def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
-    """Return and log the files that must not be deleted: a snapshot has them, or they are not below a folder of the
-    table. `files` have the table's sequence number when each was created."""
+    """Return and log the files that must not be deleted, because a snapshot has them or they are not below a folder of
+    the table. `files` have the table's sequence number when each was created."""
     if not files:
         return set()
     manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
@@ -80,7 +79,7 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
 
 
 def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Return the paths that this version of the table has. Reads all of its manifests."""
+    """Return the paths that this version of the table has. Reads all of its manifests unless `files` is empty."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()
@@ -89,8 +88,8 @@ def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> se
 
 
 def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
-    """Delete data files and, in a bucket, the parts of unfinished uploads. Missing files are not an error. Local files
-    are deleted only below a folder of `table`."""
+    """Delete data files and, in an S3 bucket, the parts of unfinished uploads. Missing files are not an error. Local
+    files are deleted only below a folder of `table`."""
     locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
     options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
@@ -134,8 +133,8 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Yield each manifest of all snapshots once, without those up to this sequence number (0 in tables of format
-    version 1)."""
+    """Yield each manifest of all snapshots once, without those up to the sequence number `after`. Those of format
+    version 1 have the number 0 and are included."""
     visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

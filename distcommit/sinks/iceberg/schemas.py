@@ -29,7 +29,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 def required_struct(schema: pa.Schema) -> StructType:
     """Return the Iceberg type of records of this schema, with arbitrary ids. Raises ConfigurationError if Iceberg has
-    no type for a column."""
+    no type for a column, a name is not allowed, or no column remains."""
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
@@ -80,7 +80,7 @@ def holds(have: IcebergType, want: IcebergType) -> bool:
 
 
 def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
     return missing_from_table(have, want, inner_fields, holds)
 
 

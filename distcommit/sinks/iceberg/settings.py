@@ -45,7 +45,6 @@ class CatalogSettings(SettingsModel):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The settings as pyiceberg takes them."""
         extra = {key: with_secret_files(str(value)) for key, value in (self.model_extra or {}).items()}
         uri = uri_with_tls(self.uri, self.tls) if self.uri.startswith("postgresql") else self.uri
         return {"type": self.type, "uri": uri, **extra}

@@ -28,9 +28,8 @@ _TRIES = 20
 
 def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache: TableCache) -> Table:
     """Return the table. If records of this schema require it, create the table, add columns or widen their types.
-    Raises ConfigurationError if the settings do not allow it or the table can't take the records, and TransientError if
-    other writers change it during each try.
-    """
+    Raises ConfigurationError if the settings do not allow that or the table can't take the records, and TransientError
+    if other writers change it during each of 20 tries."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     table = cache.get(name)
     if table is None and not sink.create:
@@ -51,7 +50,7 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
     """Create missing tables and widen too narrow ones, all at once, as far as the settings allow. `table_for` later
-    reports tables that are still unfit. After an exception the outcome is unknown."""
+    raises the errors of tables that are still unfit. After an exception the outcome is unknown."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     tables_by_name = cache.read(names)
     if sink.create and (missing := [name for name in names if name not in tables_by_name]):
@@ -96,7 +95,6 @@ def _new(sink: IcebergSettings, name: Identifier, requested: StructType) -> NewT
 
 
 def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> Change:
-    """Return the change that adds columns and widens types of the loaded version."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
     try:

@@ -1,4 +1,4 @@
-"""Write data files into an Iceberg table's folder. They belong to the table once a snapshot with them is committed."""
+"""Writers of data files in an Iceberg table's folder. The files belong to the table once a snapshot has them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
 
 
 class IcebergFiles(DataFiles[PartitionKey | None]):
-    """Data files of one schema and partition spec, as the table had when they were created."""
+    """Data files of the schema and partition spec that the table had when this object was created."""
 
     def __init__(
         self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int
@@ -117,7 +117,6 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
 
 
 def _can_be_folders(partition: PartitionKey) -> bool:
-    """Return whether folders can be named after a partition's values. Readers do not use these names."""
     return all(len(part.encode()) <= _MOST_NAME_BYTES for part in partition.to_path().split("/"))
 
 

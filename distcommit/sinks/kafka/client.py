@@ -86,8 +86,8 @@ class KafkaTarget:
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Wait for the answers to requests of an admin client: values or KafkaExceptions. Raises TransientError if one
-        takes too long; the request may have been executed."""
+        """Wait for the answers to requests of an admin client. Return values or KafkaExceptions. Raises TransientError
+        if one takes too long; the request may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
@@ -127,7 +127,7 @@ class KafkaTarget:
         return str(result.topic_id)
 
     def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-        """Create topics with the brokers' defaults, unless they exist; return the reasons of failures by topic."""
+        """Create topics with the brokers' defaults, unless they exist. Return the reasons of failures by topic."""
         created = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
         return {
             topic: self.text(error)
@@ -152,11 +152,10 @@ class KafkaTarget:
         return reason
 
     def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
-        """Return the ledger rows of all datasets of a transactional id by key, once the transactions that are open now
-        have ended.
+        """Return the ledger rows of a transactional id by key, once the transactions that are open now have ended.
 
         Raises:
-            KafkaException: if no broker answers.
+            KafkaException: if a request fails, for instance because no broker answers.
             TransientError: if an answer takes too long, or an open transaction of another producer hides later rows.
             CorruptError: if a row is not valid.
         """
@@ -168,7 +167,8 @@ class KafkaTarget:
     def readable_rows(
         self, admin: AdminClient, number: int
     ) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
-        """Return the valid rows and the problems of invalid ones, both by key. Otherwise as `rows`."""
+        """Return the valid rows and the problems of invalid ones, both by key. Waits and raises as `rows`, except for
+        invalid rows."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, number)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -186,8 +186,7 @@ class KafkaTarget:
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
         """Return the number of a topic's messages from committed transactions; None if messages may have been deleted
-        by age or by key. It waits for open transactions, and raises the errors of `rows`.
-        """
+        by age or by key. Waits and raises as `rows`."""
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
@@ -207,8 +206,8 @@ class KafkaTarget:
             return sum(1 for _ in messages)
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
-        """Yield all messages of committed transactions below these end offsets of partitions, and maybe some more.
-        Raises TransientError if reading makes no progress for too long."""
+        """Yield all messages of committed transactions below these end offsets of partitions, and maybe more. Raises
+        TransientError if reading makes no progress for too long."""
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
@@ -260,7 +259,7 @@ class KafkaTarget:
 
 
 class _Log:
-    """Receives librdkafka's log messages, by its setting `logger`."""
+    """Receiver of librdkafka's log messages, for its setting `logger`."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
@@ -270,15 +269,14 @@ class _Log:
 
 
 _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Settings of the ledger topic. Only closed segments are compacted, and a committer reads its whole partition, which
-would be up to a gigabyte with the brokers' defaults."""
+"""Settings of the ledger topic. A committer reads its whole partition, and only closed segments are compacted."""
 
 
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
-    """Return the id of the ledger topic, and create a missing topic; once in each process and run. Raises
-    ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError if it
-    can't be described or created."""
+    """Return the id of the ledger topic, which is created if it is missing. A process caches it for the last 16 runs.
+    Raises ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError
+    if it can't be described or created."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)
@@ -343,7 +341,6 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
 
 
 def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
-    """Yield the problems of a partition of the ledger: keys that name no dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"

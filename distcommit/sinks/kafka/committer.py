@@ -1,8 +1,7 @@
-"""Commit records and ledger rows of many datasets in one Kafka transaction.
+"""The committer of records and ledger rows of many datasets in one Kafka transaction.
 
-A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
-the producer. Then the committer reads the ledger up to its end, including open transactions. As a dataset always has
-the same transactional id, the ledger then has all its commits.
+A transactional id has one producer at a time: `init_transactions` fences an older one and ends its transaction. Then
+the committer reads the ledger to its end, which has all commits of the id's datasets.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _TooLargeError(Exception):
 
 
 class KafkaCommitter(SinkCommitter):
-    """Commits all requests of a transactional id in one transaction, for up to eight ids at a time."""
+    """Committer that puts all requests of a transactional id into one transaction, for up to eight ids at a time."""
 
     def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
         self._target, self._topic, self._context, self._create = target, topic, context, create
@@ -110,8 +109,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError if one is committed, as Kafka can't delete
-        records."""
+        """Prevent requests from being committed. Raises ConflictError, without changing anything, if a request or a
+        later epoch is committed, because Kafka can't delete records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
@@ -139,7 +138,7 @@ class KafkaCommitter(SinkCommitter):
 
     def ledger(self) -> Iterator[LedgerRow]:
         """Yield all valid rows of the store. Then raise CorruptError if any row is invalid, also of other stores,
-        because such a row prevents commits to its partition."""
+        because it prevents commits to its partition."""
         damaged: list[str] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
@@ -198,7 +197,7 @@ class KafkaCommitter(SinkCommitter):
     ) -> list[CommitOutcome]:
         """Try once to commit the requests, in as many transactions as necessary. Return their outcomes.
 
-        `denied`: whether the brokers have rejected the last transaction because a topic can't be written to.
+        `denied`: whether the brokers have rejected an earlier try because a topic can't be written to.
         """
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
@@ -222,8 +221,8 @@ class KafkaCommitter(SinkCommitter):
     def _next(
         self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
     ) -> dict[bytes, int]:
-        """Return the requests of the next transaction, one for each ledger row. Set the outcomes of requests that need
-        no commit."""
+        """Return the requests of the next transaction, one for each ledger row. Set the outcomes of those that need no
+        commit."""
         batch: dict[bytes, int] = {}
         for index, request in enumerate(requests):
             key = ledger_key(self._context.store_id, request)
@@ -242,7 +241,7 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commit all requests or none. Return outcomes of requests with an error of their own; empty if all were
+        """Commit all requests or none. Return the outcomes of requests with an error of their own; empty if all were
         committed. Raises KafkaException for other errors, after which the outcome is unknown."""
         failures: Failures = {}
         producer.begin_transaction()
@@ -286,7 +285,6 @@ class KafkaCommitter(SinkCommitter):
         *,
         denied: bool,
     ) -> None:
-        """Create missing topics if allowed. Refuse requests whose topic is missing or can't be written to."""
         requested = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
@@ -308,8 +306,8 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, number: int) -> Iterator[CatchableProducer]:
-        """Open the producer of a transactional id, which fences older producers. On an exception, abort its open
-        transaction, so that readers do not wait for it."""
+        """Open the producer of a transactional id, which fences older producers. On an exception, abort its
+        transaction."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:
@@ -344,7 +342,6 @@ def _send(
 
 
 def _send_rows(producer: CatchableProducer, ledger: str, partition: int, rows: Mapping[bytes, LedgerRow]) -> None:
-    """Send ledger rows. Raises _TooLargeError if a row is larger than a message may be."""
     for index, (key, row) in enumerate(rows.items()):
         sent = msgspec.json.encode(row)
         try:
@@ -370,9 +367,6 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return the outcome HeldBack for the remaining requests of an atomic commit if one request has failed; otherwise
-    empty.
-    """
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

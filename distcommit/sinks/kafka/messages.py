@@ -1,4 +1,4 @@
-"""Convert records to messages, which a writer stages and a committer sends."""
+"""Conversion of records to messages, which a writer stages and a committer sends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MESSAGE: pa.Schema = pa.schema(
     ]
 )
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""Size of a staged file in bytes. The committer reads whole files."""
+"""Size in bytes of a staged file, which the committer reads as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Mapping:
 
 
 class KafkaWriter(CoveringWriter):
-    """Stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each file under `files`,
-    and the identity of the ledger topic under `ledger`."""
+    """Writer that stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each
+    (`files`), the ledger topic's id (`ledger`), and the source offsets (`covered`)."""
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         super().__init__(origin)
@@ -158,7 +158,6 @@ class KafkaWriter(CoveringWriter):
             self._stage(messages.slice(start, rows_at_once))
 
     def _in_order(self) -> pa.RecordBatch:
-        """Return the messages of all waiting batches in order."""
         groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
         for number, batch in enumerate(self._held):
             group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)
@@ -189,9 +188,7 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them. Raises LostError if the file is missing or
-    damaged, and OSError if it can't be read now.
-    """
+    """Yield the messages of a staged file as `Producer.produce` takes them. Raises the errors of `staged_runs`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, Producer
 
 
 def raising(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of the client so that it raises only exceptions. The client raises some fatal errors, for instance
-    that the producer was fenced, as KafkaError, which is not an exception: a thread pool would wait forever."""
+    """Wrap a method of the client so that it raises only exceptions. The client raises some fatal errors as KafkaError,
+    which is not an exception: a thread pool would wait forever."""
 
     @wraps(call)
     def calling(producer: CatchableProducer, *arguments: Any, **options: Any) -> Any:

@@ -37,8 +37,8 @@ class RowName(NamedTuple):
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
-    """Return the topic of a dataset. A URN that is not valid in a topic's name, or is too long, is replaced by its
-    valid part and a hash."""
+    """Return the topic of a dataset. If it is not valid or too long, the URN is replaced by its valid part and a
+    hash."""
     topic = template.replace(DATASET, dataset_urn)
     if is_topic(topic):
         return topic
@@ -61,7 +61,6 @@ def ledger_key(store_id: str, request: CommitRequest) -> bytes:
 
 
 def row_name(key: bytes) -> RowName | None:
-    """Parse the key of a ledger row; None if it is not valid."""
     try:
         return from_json(key, RowName)
     except NOT_OURS:

@@ -1,4 +1,4 @@
-"""Convert Arrow columns to values that MariaDB stores unchanged.
+"""Conversion of Arrow columns to values that MariaDB stores unchanged.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
 and replaces NULL by the present time. Values that it would change are refused.
@@ -48,7 +48,7 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""For each type one more than the most bytes of a value; 0 if the column's type has a length."""
+"""One more than the most bytes of a value, by type; 0 if the column's type has a length."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -108,8 +108,8 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type to create a column with; columns of `keys` get a type that can be indexed. Raises
-    ConfigurationError if MariaDB has no such type."""
+    """Return the type to create a column with; columns of `keys` get one that can be indexed. Raises ConfigurationError
+    if MariaDB has no such type."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
@@ -131,7 +131,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
+    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column = columns[field.name]
         if _sent_type(_TYPES.stored(field.type), column) is None:
@@ -167,7 +167,6 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """Return why the server would change or refuse a value; empty if it would not."""
     kind = column.kind
     if kind == "mediumint":
         low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
@@ -205,7 +204,6 @@ def _too_long(array: pa.Array, column: Column) -> str:
 
 
 def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """Return the type in which values are sent to a column; None if the column does not take them."""
     required, types = column.kind, pa.types
     if types.is_null(kind):
         return kind

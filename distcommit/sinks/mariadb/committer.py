@@ -1,4 +1,4 @@
-"""Commit rows of many datasets and their ledger rows to MariaDB in one transaction."""
+"""The committer of rows of many datasets and their ledger rows to MariaDB in one transaction."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _MOST_ALTERED = 100
 
 
 class MariadbCommitter(ServerCommitter):
-    """Commits on one connection.
+    """Committer on one connection.
 
     In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
-    its savepoint while the others are committed. Then the table is altered, and the dataset is committed separately.
+    its savepoint, and committed separately after the table is altered.
     """
 
     driver_error: ClassVar = MySQLError
@@ -122,20 +122,21 @@ class MariadbCommitter(ServerCommitter):
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = super().commit_atomically(requests)
+        altered: set[str] = set()
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
             if not to_alter or any(isinstance(outcome, FailedForGood) for outcome in outcomes):
                 break
             for (dataset_urn, branch), statement in to_alter.items():
-                failed = self._alter(statement)
+                failed = self._alter(statement) if statement not in altered else _retry_outcome(statement)
                 if failed is not None:
                     key = (dataset_urn, branch)
                     return [failed if key == (r.dataset_urn, r.branch) else HeldBack(dataset_urn) for r in requests]
+            altered.update(to_alter.values())
             outcomes = super().commit_atomically(requests)
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Create or alter a table outside of transactions; return the outcome if this fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:
@@ -156,7 +157,7 @@ class MariadbCommitter(ServerCommitter):
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         """Insert missing rows with a statement that also locks present ones. With INSERT IGNORE two sessions would
-        share the locks, and each would wait for the other one."""
+        share the locks, and deadlock."""
         for key in keys:
             self._altered_first.pop(key, None)
         if not keys:
@@ -229,7 +230,6 @@ class MariadbCommitter(ServerCommitter):
 
 
 def _retry_outcome(statement: str) -> CommitOutcome:
-    """Return the outcome of a request whose table needs the same change again after it was made."""
     return FailedForGood(
         f"the table needs {statement} again after it was executed: alter the table, then release the dataset with retry"
     )

@@ -42,7 +42,7 @@ class MariadbSink(ServerSink):
         return unquote(urlsplit(self.url).path.strip("/"))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table and database. The server may be renamed, so it is not fixed."""
+        """Return table and database, but not the server, which may be renamed."""
         return {**super().fixed_settings(), "database": FixedSetting(self.database, ANOTHER_TARGET)}
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
@@ -53,7 +53,7 @@ class MariadbSink(ServerSink):
         return f"table {self.database}.{self.table_of(dataset_urn)} of {self.server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the dataset's table in lower case, as only some servers distinguish names by case."""
+        """Return the dataset's table in lower case, because not all servers distinguish names by case."""
         return table_name(
             self.table,
             dataset_urn,

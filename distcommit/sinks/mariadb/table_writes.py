@@ -1,5 +1,4 @@
-"""Tables of MariaDB: found and checked within the transaction of the rows, but created and altered outside of it,
-because these statements end a transaction."""
+"""Tables of MariaDB: found and checked within the transaction of the rows, but created and altered outside of it."""
 
 from __future__ import annotations
 
@@ -95,7 +94,7 @@ class Table:
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
-        sees the columns that are already set."""
+        sees those that are already set."""
         names = batches[0].schema.names
         self._check_keys(names, keys)
         check_keys(batches, keys, self.columns)
@@ -137,8 +136,8 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """Execute an insert, and return its number of rows. Raises RefusedError if the server warns that it has changed
-        a value."""
+        """Execute an insert, and return its number of rows. Raises RefusedError if the server warns of anything but
+        harmless codes."""
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
@@ -152,8 +151,8 @@ class Table:
         return int(cursor.rowcount)
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        """Raise RefusedError unless the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index,
-        and could change the row of another key."""
+        """Raise RefusedError unless the only unique index is on the keys, because ON DUPLICATE KEY applies to any
+        unique index. An index on an AUTO_INCREMENT column without values is allowed."""
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
             if not row[1]:  # non_unique
@@ -170,15 +169,14 @@ class Table:
             )
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
-        """Return whether the index is on an AUTO_INCREMENT column that the rows do not have."""
         statement = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
         counted = {row[0] for row in execute(self.connection, statement).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked; None if it does not exist. Raises RefusedError if its engine may keep rows after a
-    rollback."""
+    """Return the table, locked; None if it does not exist. Raises RefusedError if it is a view or its engine is not
+    InnoDB."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:
@@ -218,8 +216,8 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """Return the statement that creates the table unless it exists. Its collation compares texts by bytes, and does not
-    ignore trailing spaces if the server has a collation that does not."""
+    """Return the statement that creates the table unless it exists. Texts are compared by bytes, and with trailing
+    spaces if the server has such a collation."""
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"

@@ -52,9 +52,7 @@ _TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """Open a connection in autocommit. The session is strict and checks constraints, even if the server's settings
-    differ.
-    """
+    """Open a connection in autocommit. The session is strict and checks constraints, whatever the server's settings."""
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -117,8 +115,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
     server has rolled it back because of a conflict.
 
-    A deadlock or an ALTER TABLE ends the transaction. Later statements are then committed one by one, and COMMIT raises
-    no error. So the transaction's state is checked before COMMIT, and TransientError is raised.
+    A deadlock or an ALTER TABLE ends the transaction, and later statements are committed one by one. TransientError is
+    raised then instead of COMMIT.
     """
     try:
         execute(connection, "BEGIN")
@@ -160,7 +158,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None

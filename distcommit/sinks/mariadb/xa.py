@@ -1,8 +1,8 @@
 """Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
 A prepared transaction belongs to its session until the server has ended the session, some time after the client has
-closed it. Until then XA COMMIT by another session fails with "unknown XID", although XA RECOVER lists the transaction.
-A prepared transaction survives a restart of the server, and prevents ALTER and DROP of its table.
+closed it. Until then XA COMMIT by another session fails with "unknown XID". A prepared transaction prevents ALTER and
+DROP of its table, also after a restart of the server.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Stores the proofs in a table beside the ledger."""
+    """Two-phase committer with the proofs in a table beside the ledger."""
 
     def __init__(self, leased: Lease, settings: ServerSink, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table after the transaction, which the statement would end."""
+        """Create a missing table after the transaction, which the statement would end, and try again."""
         try:
             return super().ready(request, rows)
         except AlterTableFirst as error:
@@ -116,8 +116,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. After that the session can only be closed, which lets other sessions
-    commit the transaction. If it was not prepared, closing rolls it back."""
+    """Prepare the transaction on normal exit. Then the session can only be closed, which lets other sessions commit the
+    transaction, or rolls it back if it was not prepared."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")

@@ -1,4 +1,4 @@
-"""Convert Arrow columns to the exact types of PostgreSQL columns.
+"""Conversion of Arrow columns to the exact types of PostgreSQL columns.
 
 Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`.
 """
@@ -133,7 +133,7 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
+    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:
@@ -141,7 +141,8 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Return the batch in the types of the table's columns. Raises RefusedError if a value does not fit."""
+    """Return the batch in the types of the table's columns. Raises RefusedError if a value does not fit or would be
+    changed."""
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
 
@@ -161,7 +162,6 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """Return why the server would change a value without an error; empty if it would not."""
     kind = column.kind.removeprefix("_")
     infinite = _INFINITE.get(kind.removesuffix("tz"))
     if infinite is not None and pc.any(pc.equal(array.view(_NUMBERS[array.type.bit_width]), infinite)).as_py():
@@ -178,7 +178,6 @@ def _changed(array: pa.Array, column: Column) -> str:
 
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """Return the type in which values are sent to a column; None if the column does not take them."""
     target_kind, sent_kind = column.kind, _SIMPLE.get(column.kind)
     if pa.types.is_null(kind) and (sent_kind is not None or target_kind == "numeric"):
         return sent_kind or pa.decimal128(MAX_DIGITS, 0)

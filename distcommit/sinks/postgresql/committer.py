@@ -1,4 +1,4 @@
-"""Commit rows of many datasets and their ledger rows to PostgreSQL in one transaction."""
+"""The committer of rows of many datasets and their ledger rows to PostgreSQL in one transaction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class PostgresqlCommitter(ServerCommitter):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
 
     def create_missing(self, name: str, statement: LiteralString) -> None:
-        """Create the ledger or proofs table if it is missing."""
         shown = self._named[name].as_string(self._connection)
         if self._connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
             with transaction(self._connection):

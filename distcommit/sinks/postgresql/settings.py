@@ -35,7 +35,7 @@ class PostgresqlSettings(ServerSink):
     ledger_schema: str = ""
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table, database and schemas. The server may be renamed, so it is not fixed."""
+        """Return table, database and schemas, but not the server, which may be renamed."""
         database = unquote(urlsplit(self.url).path.removeprefix("/"))
         ledger = self.ledger_schema or self.schema_name
         named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}

@@ -1,6 +1,4 @@
-"""Tables of PostgreSQL within a commit's transaction: find or create one, add or widen columns, and copy, upsert or
-delete its rows.
-"""
+"""Tables of PostgreSQL within a commit's transaction: create and alter them, and change their rows."""
 
 from __future__ import annotations
 
@@ -70,8 +68,8 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError if
-        it does not take them, and ConfigurationError if PostgreSQL has no type for a column to add."""
+        """Check that the table takes rows of this schema and their tags, after adding and widening columns if allowed.
+        Raises RefusedError if not, and ConfigurationError if PostgreSQL has no type for a column to add."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:
@@ -87,8 +85,8 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Widen columns that are too narrow for the rows. A column stays as it is if other objects depend on its type,
-        or the table has another owner; then each value is checked."""
+        """Widen columns that are too narrow for the rows. If other objects depend on a column's type, or the table has
+        another owner, log a warning; then each value is checked."""
         wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
         for name, kind in wider.items():
             if kind is None:
@@ -160,8 +158,8 @@ class Table:
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, locked; None if it does not exist. Raises RefusedError if it is not an ordinary,
-    logged table."""
+    """Return the table, locked; None if it does not exist. Raises RefusedError if it is not an ordinary, logged
+    table."""
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
@@ -198,7 +196,6 @@ def create(
     keys: Sequence[str],
     tags: Mapping[str, int],
 ) -> Table:
-    """Create the table for rows of this schema, unless another session has done so."""
     alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
         sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column_type(column)))

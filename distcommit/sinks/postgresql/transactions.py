@@ -57,10 +57,7 @@ POOLED = Client(connected, check, reset)
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
-    server has rolled it back because of a conflict.
-
-    COMMIT of a failed transaction rolls it back without an error; only the command tag shows that. So the tag is
-    checked, and TransientError is raised.
+    server has rolled it back because of a conflict, and TransientError if COMMIT has, which only its command tag shows.
     """
     with manual_transaction(connection):
         yield
@@ -73,8 +70,8 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block must end, and roll it back on an exception. Raises CollisionError if the
-    server has rolled it back because of a conflict."""
+    """Begin a transaction that the block must end. On an exception roll it back. Raises CollisionError if the server
+    has rolled it back because of a conflict."""
     try:
         connection.execute(_BEGIN)
         yield
@@ -87,7 +84,7 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

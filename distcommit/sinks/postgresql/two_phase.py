@@ -1,7 +1,7 @@
 """Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-psycopg's `tpc_*` methods are not used: they raise no error if PREPARE of a failed transaction rolls it back, and their
-rollback after "name is in use" would roll back the other transaction of that name.
+psycopg's `tpc_*` methods are not used: they ignore that PREPARE may roll back, and their own rollback may hit another
+transaction of the name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Stores the proofs in a table beside the ledger."""
+    """Two-phase committer with the proofs in a table beside the ledger."""
 
     def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
@@ -96,7 +96,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. If it has failed, PREPARE rolls it back without an error."""
+    """Prepare the transaction on normal exit. Raises TransientError if the server has rolled it back instead."""
     with manual_transaction(connection):
         yield
         try:

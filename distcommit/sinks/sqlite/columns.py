@@ -1,4 +1,4 @@
-"""Convert Arrow columns to values that SQLite stores unchanged.
+"""Conversion of Arrow columns to values that SQLite stores unchanged.
 
 SQLite accepts any value in any column, and converts it by the column's type: text that looks like a number becomes one,
 and NaN becomes NULL. Values that would change are refused.
@@ -80,7 +80,7 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
+    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]

@@ -1,4 +1,4 @@
-"""Commit rows of many datasets and their ledger rows to an SQLite file in one transaction."""
+"""The committer of rows of many datasets and their ledger rows to an SQLite file in one transaction."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SqliteSink(TableSink):
         return path
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table and file name. The file may be moved, so its folder is not fixed."""
+        """Return table and file name, but not the folder, because the file may be moved."""
         return {**super().fixed_settings(), "file": FixedSetting(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
     @property
@@ -64,7 +64,8 @@ class SqliteSink(TableSink):
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the dataset's table. SQLite ignores the case of names, and reserves some."""
+        """Return the dataset's table in lower case, because SQLite ignores the case of names. A reserved name gets a
+        `_` in front."""
         plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,))
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 

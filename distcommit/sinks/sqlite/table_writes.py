@@ -1,6 +1,4 @@
-"""Tables of an SQLite file within a commit's transaction: find or create one, add columns, and insert, upsert or delete
-its rows.
-"""
+"""Tables of an SQLite file within a commit's transaction: create and alter them, and change their rows."""
 
 from __future__ import annotations
 
@@ -70,7 +68,8 @@ class Table:
         return f"{quoted(self.shown)}.{quoted(name)}"
 
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
-        """Insert with OR ABORT: conflict clauses of the table's constraints could drop rows without an error."""
+        """Insert with OR ABORT, because conflict clauses of the table's constraints could drop rows without an
+        error."""
         names = tagged(batches[0], self.tags).schema.names
         listed, placeholders = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
         into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"

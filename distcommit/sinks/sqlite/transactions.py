@@ -43,8 +43,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. It locks the file against other
     writers.
 
-    Some errors end the transaction, and later statements are committed one by one. So its state is checked before
-    COMMIT. Raises TransientError if it was ended.
+    Some errors end the transaction, and later statements are committed one by one. TransientError is raised then
+    instead of COMMIT.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -65,7 +65,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in a savepoint. An exception undoes the block only, unless SQLite has rolled back all."""
+    """Open a savepoint, to which the transaction is rolled back on an exception, unless SQLite has rolled back all."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield
@@ -78,7 +78,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

@@ -1,7 +1,7 @@
 """Base class of committers that add data files and the new ledger in one version of a table.
 
-Subclasses load tables and commit on exactly the version that was loaded. If another writer has changed the table
-meanwhile, the table is loaded again and every decision is repeated.
+Subclasses commit on exactly the version that was loaded. If another writer has changed the table meanwhile, the table
+is loaded again and every decision is repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, was_al
 
 logger = logging.getLogger(__name__)
 MOST_FAILURES = 3
-"""Failed tries after which a request is left to the next call."""
+"""Failed tries after which requests are left to the next call."""
 
 
 BatchT = TypeVar("BatchT", bound="Batch[Any]")
@@ -74,7 +74,7 @@ class Batch(Generic[NameT]):
 
 
 class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT, TableT, BatchT]):
-    """Commits requests whose commit infos name data files in a table's folder.
+    """Committer of requests whose commit infos name data files in a table's folder.
 
     Attributes:
         id_key: key of a commit info for the table's identity.
@@ -94,9 +94,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     @abstractmethod
     def try_batches(self, batches: Sequence[BatchT]) -> None:
         """Try once to commit each batch, and set the outcomes of its requests. If another writer commits first, set no
-        outcome. Report an error to `failed`: the batch's outcome is then unknown, and the next try checks whether its
-        requests are committed.
-        """
+        outcome. Pass an error to `failed`: the outcome is then unknown, and the next try checks which requests are
+        committed."""
 
     def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
@@ -137,9 +136,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return grouped
 
     def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
-        """Decide which requests to commit. Set the outcomes of the others, and set `batch.indices` to the requests to
-        commit. Return the new ledger rows of these requests, in the order of the indices.
-        """
+        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others. Return the new
+        ledger rows of these, in the order of the indices."""
         batch.indices = []
         rows: list[LedgerRow] = []
         live_paths = self._live_without_row(table, ledger, batch.requests.values())
@@ -180,9 +178,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return data files of requests without a ledger row that are in the table. They show that the row was removed.
-        Listing a table's files is slow, so they are listed only if a request has no row.
-        """
+        """Return data files in the table of requests without a ledger row, which show that the row was removed. Files
+        are listed only if there is such a request, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -213,7 +210,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         self._change_tables(requests, takes_back=False)
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
-        """Change the ledger rows of each table, again on its newest version if another writer has changed it."""
+        """Change the ledger rows of each table, and retry if another writer has changed it. Skip tables that do not
+        exist."""
         for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))
@@ -227,9 +225,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def _change_rows(
         self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
     ) -> bool:
-        """Revoke requests on this version of the table (`takes_back`), or permit revoked requests again. Return False
-        if another writer has committed first.
-        """
+        """Revoke requests on this version of the table (`takes_back`), or permit revoked ones again. Return False if
+        another writer has committed first."""
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
@@ -268,9 +265,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table with its ledger. If another writer has replaced the ledger meanwhile, return the newest
-        version of both. Raises CorruptError if a ledger file of the newest version is missing or damaged.
-        """
+        """Return the table with its ledger; None if the table does not exist. If another writer has replaced the ledger
+        meanwhile, return the newest version of both. Raises CorruptError if a ledger file of the newest version is
+        missing or damaged."""
         if table is None:
             return None
         try:
@@ -294,9 +291,6 @@ def _key(request: CommitRequest) -> Key:
 
 
 def _without_row(request: CommitRequest, live_paths: AbstractSet[str]) -> FailedForGood | None:
-    """Return FailedForGood if some of the request's data files are in the table, which has no ledger row for it;
-    otherwise None.
-    """
     present = [file["path"] for file in files_of(request) if file["path"] in live_paths]
     if not present:
         return None

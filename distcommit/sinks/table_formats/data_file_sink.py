@@ -47,5 +47,5 @@ class DataFileSink(StoredName, GroupsByTable, SinkSettings):
         return self.name_of(self.type)
 
     def required_columns(self) -> Sequence[str]:
-        """Return no columns: `partition_by` and `sort_by` apply to created tables only."""
+        """Return no columns, because `partition_by` and `sort_by` apply to created tables only."""
         return ()

@@ -1,5 +1,7 @@
-"""Data files in tables' folders: how they become durable, and how those of aborted attempts are found, by notes that
-writers stage before they create a file."""
+"""Data files in tables' folders.
+
+Writers stage a note before they create a file, so that files of aborted attempts are found.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,7 @@ _OF_SINK = "sink "
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
     """Record the location of a data file in staging before the file is created, so that it is found if the attempt
-    dies. `sink` is the sink's stored name, as other sinks' committers must not delete the file. `more` are further
-    lines."""
+    dies. `sink` is the sink's stored name; other sinks' committers skip the note. `more` are further lines."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())
@@ -34,7 +35,7 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the locations of an attempt's data files from its commit infos and notes, with the notes'
+    """Return the locations of an attempt's data files from its commit infos and from this sink's notes, with the notes'
     further lines."""
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
@@ -76,8 +77,8 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Sync the local file systems with these folders, as `fs` is configured if it is local. Remote files are durable
-    once they are closed."""
+    """Sync the local file systems of these folders; not if `fs` is local and configured without syncs. Remote files are
+    durable once they are closed."""
     local = fs if fs.scheme == "file" else LocalFileSystem()
     devices: dict[int, str] = {}
     for path in filter(None, map(local_path, locations)):
@@ -87,8 +88,8 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
 
 
 def probe_folder(folder: str) -> None:
-    """Write and delete 64 KiB in a local folder, or in its nearest parent that exists. Raises OSError, for instance on
-    a full disk."""
+    """Write and delete 64 KiB in a local folder, or in its nearest existing parent. Raises OSError if that fails, for
+    instance on a full disk."""
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"

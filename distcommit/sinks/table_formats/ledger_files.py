@@ -2,9 +2,8 @@
 
 A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
 all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
-that a Delta table's transaction names. The files are in the job's output, where removal of a table's orphan files does
-not delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed. If a
-named file is missing, the ledger is corrupt.
+that a Delta table's transaction names. The files are in the job's output, so removal of a table's orphan files keeps
+them. They are deleted once a text that does not name them is committed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text of a ledger. It contains the rows, or the names of the files that contain the rows.
+    """The text of a ledger, which contains the rows or names the files with the rows.
 
     Attributes:
         version: format version of the ledger.
@@ -102,10 +101,7 @@ class Change:
 
 
 class Ledgers:
-    """Reads the ledgers of the tables that a store's job writes, and prepares their changes.
-
-    Rows of large ledgers are in files in the job's output.
-    """
+    """Reader of the ledgers of the tables that a store's job writes. It also prepares their changes."""
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id
@@ -117,7 +113,7 @@ class Ledgers:
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
         """Return the ledger that a text describes; empty if `text` is None. Raises CorruptError if the text is not
-        valid, or a file that it names is missing or damaged; OSError if a file can't be read now."""
+        valid, or a file that it names is missing or damaged, and OSError if a file can't be read now."""
         if text is None:
             return Ledger({})
         try:
@@ -135,7 +131,7 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """Return the text of the ledger with these rows changed. New files are durable; the caller commits the text."""
+        """Return the change of these rows of the ledger, whose new file is durable. The caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
@@ -149,7 +145,7 @@ class Ledgers:
         return Change(msgspec.json.encode(_LedgerRoot(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no text names, now or later."""
+        """Delete files that no text will name again, and ignore errors."""
         for name in names:
             with contextlib.suppress(OSError):  # a file that stays costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")

@@ -17,11 +17,11 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues(RowChecker):
-    """Rejects records whose texts can't be partition values.
+    """Row checker that rejects records whose texts can't be partition values.
 
     Attributes:
         fields: the partition columns; columns that a batch lacks are skipped.
-        is_possible: returns for a column and a text whether the text can be a partition value.
+        is_possible: returns whether a text can be a partition value, given a column and the text.
         rule: the requirement in a few words.
     """
 

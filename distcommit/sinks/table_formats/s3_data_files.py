@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = None) -> S3Requests:
-    """Return the client of a bucket, cached in each process. `options` are endpoint, region and credentials as boto3's
-    client takes them; missing ones come from the environment. Raises ConfigurationError if the package's `extra` is
-    missing."""
+    """Return the client of a bucket. A process keeps the eight that were used last. `options` are endpoint, region and
+    credentials for boto3's client; missing ones come from the environment. Raises ConfigurationError if the package's
+    `extra` is missing."""
     sorted_options = tuple(sorted((options or {}).items()))
     return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
@@ -39,7 +39,6 @@ def _requests_to(
 
 
 def delete_data_file(requests: S3Requests, key: str) -> None:
-    """Delete a data file and the parts of its unfinished upload. A missing file is not an error."""
     from distcommit.fs.object_stores.s3_stream import discard_stream  # noqa: PLC0415 - an extra
 
     discard_stream(requests, key)

@@ -29,9 +29,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table was dropped, or has a newer version than the loaded one. If it has not changed, a
-        missing ledger file is corruption; otherwise another commit may have replaced and deleted the file.
-        """
+        """Return whether the table was dropped, or has a newer version than the loaded one. If so, a missing ledger
+        file may have been replaced and deleted; otherwise it is corruption."""
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
@@ -59,9 +58,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
-        """Yield the alterations of the table, made since the request's data files were written, that would hide values
-        of the files from the table's readers.
-        """
+        """Yield the changes of the table, made since the request's data files were written, that would hide values of
+        the files from readers."""
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
@@ -70,16 +68,15 @@ class TableAccess(ABC, Generic[NameT, TableT]):
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
         """Return the paths of data files of aborted attempts, by table, each with the table's sequence number when the
-        file was created (0 for formats without such numbers)."""
+        file was created (0 if unknown)."""
 
     @abstractmethod
     def existing(self, paths: Iterable[str]) -> set[str]: ...
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return those of the existing `files` that must not be deleted, because a version of the table contains them,
-        and log them. `files` have the sequence numbers of `orphaned_files`.
-        """
+        """Return and log those of the existing `files` that must not be deleted, because a version of the table has
+        them. `files` have the sequence numbers of `orphaned_files`."""
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
@@ -95,9 +92,10 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         removed: Sequence[Mapping[str, Any]],
         trace: Mapping[str, str],
     ) -> bool:
-        """Change ledger rows and remove data files, as commit infos describe them, durably on the version that was
-        loaded. `trace` are properties of the commit, for operators. Return False, without changing anything, if another
-        writer has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
+        """Change ledger rows and remove data files, given as in commit infos, durably on the version that was loaded.
+        `trace` are properties of the commit, for operators. Return False, without changing anything, if another writer
+        has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
 
     def make_durable(self, name: NameT) -> None:
-        """Make the present version of the table durable. Another process may have committed it without syncing."""
+        """Make the present version of the table durable, because another process may have committed it without syncing.
+        The default does nothing."""

@@ -1,7 +1,6 @@
 """Errors of records that do not fit a table, and of data files whose table was altered, dropped or recreated.
 
-Each refusal ends in a remedy that `distcommit status` converts to a command: to abandon the commit, or, if earlier
-commits of the dataset are gone with the table, to restart the dataset, which is read from its beginning.
+Each refusal of data files ends in a remedy that `distcommit status` converts to a command.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def not_removable(table: str, files: int, actual: str) -> ConflictError:
 
 
 def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
-    """Return FailedForGood if data files have these problems in the present table; None without problems."""
+    """Return FailedForGood with these problems of data files in the present table; None without problems."""
     if not problems:
         return None
     return FailedForGood(
@@ -66,9 +65,8 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Return FailedForGood if data files were written for another table of this name; otherwise None. `requested`: ids
-    of the tables that the files were written for; `actual`: id of the present table.
-    """
+    """Return FailedForGood if data files were written for another table of this name. `requested` are the ids of the
+    tables that they were written for, `actual` is that of the present one."""
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -79,9 +77,7 @@ def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
     """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
-    of it; otherwise None. `has_rows` returns whether the table has rows; it is called only if necessary, because it may
-    be slow.
-    """
+    of it. `has_rows` returns whether the table has rows; it may be slow."""
     if row is not None or not request.bases or 0 in request.bases:
         return None
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"

@@ -120,13 +120,12 @@ class DataFiles(ABC, Generic[PartitionT]):
                 self._finish(self._open.pop(next(iter(self._open))))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish all files, and return their entries for the commit info."""
         while self._open:
             self._finish(self._open.popitem()[1])
         return self._finished
 
     def delete(self) -> None:
-        """Close and delete all files. If that fails, the committer's `abort` deletes them later."""
+        """Close and delete all files. If that fails, ignore the error: the committer's `abort` deletes them later."""
         for file in self._open.values():
             _close_quietly(file.writer, file.stream)
         for path in self._paths:
@@ -154,7 +153,7 @@ class DataFiles(ABC, Generic[PartitionT]):
 
 
 class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
-    """Buffers up to 64 MiB of rows, and writes them as one row group for each partition."""
+    """Writer that buffers up to 64 MiB of rows, and writes them as one row group for each partition."""
 
     groups_schemas: ClassVar[bool] = True
 
@@ -170,17 +169,16 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def table_for(self, schema: pa.Schema) -> TableT:
-        """Return the table. Create or widen it if records of this schema require that. Raises ConfigurationError if it
-        may not be created, or can't take them."""
+        """Return the table. Create or widen it if records of this schema require that. Raises ConfigurationError if
+        that is not allowed, or it can't take them."""
 
     @abstractmethod
     def schema_id(self, table: TableT) -> str | int: ...
 
     @abstractmethod
     def new_files(self, table: TableT, begun: int) -> FilesT:
-        """Return a `DataFiles` that will write files with the table's present schema. `begun` is the number of files
-        that the attempt has created before; it numbers the next file's name.
-        """
+        """Return a `DataFiles` for the table's present schema. `begun` is the number of files that the attempt has
+        created before."""
 
     @abstractmethod
     def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion: ...
@@ -242,8 +240,7 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast rows to the file's schema. Arrow has several types for one Parquet type, so rows may have other Arrow types
-    than the file's first rows."""
+    """Cast rows to the file's schema. They may have other Arrow types for the same Parquet types."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 

@@ -17,6 +17,8 @@ from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.run_settings import RunSettings
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.two_file_systems import TwoFileSystems
 from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelSource
@@ -180,3 +182,15 @@ def test_failures_of_a_target_across_the_network_are_not_the_nodes(monkeypatch: 
     hand_back(settings, OSError(errno.ENOSPC, "of the quota", "/no-such-folder/output/a"))
     with pytest.raises(NodeFailedError):
         hand_back(settings, OSError(errno.ENOSPC, "of the node's disk", "/tmp/spooled"))
+
+
+def test_failure_of_a_store_across_the_network_is_not_the_nodes_although_the_output_is_local(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_failures, "_LOCAL", "file")
+    settings = replace(WORLD.begin(Machine(), DATA), hands_back=True)
+    apart = TwoFileSystems(settings.store.fs, LocalFileSystem(), "/no-such-folder/store")
+    settings = replace(settings, store=replace(settings.store, fs=apart))
+    hand_back(settings, OSError(errno.EIO, "of the name node", "/no-such-folder/store/a"))
+    with pytest.raises(NodeFailedError):
+        hand_back(settings, OSError(errno.EIO, "of the node's disk", "/no-such-folder/output/a"))

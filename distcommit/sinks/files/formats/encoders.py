@@ -1,4 +1,4 @@
-"""Encoders of one file: Parquet, JSON lines and CSV are written row group by row group, Avro and ORC as a whole."""
+"""Encoders of one file: Parquet, JSON lines and CSV are written in row groups, Avro and ORC as a whole."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 class Encoder(Protocol):
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Write rows as a row group. Not for formats in `WHOLE`."""
+        """Write rows as a row group. Formats in `WHOLE` raise ValueError."""
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        """Write the last rows and the metadata. The file is then complete, and stays open."""
+        """Write the last rows and the metadata, which completes the file but does not close it. Raises ValueError if no
+        rows were written at all."""
 
     def abandon(self) -> None:
         """Release resources without writing anything."""
@@ -80,14 +81,12 @@ def encoder_of(
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Return a Parquet writer whose pages have checksums, by which the audit detects damage."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Raise ConfigurationError if Parquet lacks a type of the schema; pyarrow's own error may look like a
-    disk error."""
+    """Raise ConfigurationError if Parquet lacks a type; pyarrow's own error may look like a disk error."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -110,11 +109,10 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encodes one row group after another, and the metadata last, in the footer.
+    """Encoder that writes one row group after another, and the metadata in the footer.
 
-    A file with one row group of less than 1 MiB is encoded in memory and written with one call. Below 16 KiB it is not
-    compressed: zstd costs 300 µs for each column, and saves a disk block or two. A column whose values rarely repeat in
-    the first row group has no dictionary.
+    A file of less than 1 MiB is encoded in memory; below 16 KiB it is not compressed. In larger files, a column whose
+    values rarely repeat in the first row group has no dictionary.
     """
 
     def __init__(
@@ -188,7 +186,8 @@ class _WholeFileEncoder(ABC):
 
 
 class AvroEncoder(_WholeFileEncoder):
-    """Encodes only whole files: Avro's metadata is at the beginning, but the footer's counts are known at the end."""
+    """Encoder of whole files, because Avro's metadata is at the beginning, but the footer's counts are known at the
+    end."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
         avro_schema(schema)  # refuses columns before any row waits
@@ -199,7 +198,8 @@ class AvroEncoder(_WholeFileEncoder):
 
 
 class OrcEncoder(_WholeFileEncoder):
-    """Encodes only whole files: pyarrow's writer would keep a stripe of up to 64 MiB of each open file in memory."""
+    """Encoder of whole files, because pyarrow's writer would keep a stripe of up to 64 MiB of each open file in
+    memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         check_orc_columns(schema)
@@ -210,7 +210,7 @@ class OrcEncoder(_WholeFileEncoder):
 
 
 class TextEncoder:
-    """Encodes JSON lines or CSV, compressed as one stream, with the footer behind it."""
+    """Encoder of JSON lines or CSV, compressed as one stream, with the footer behind it."""
 
     def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
         check_columns(schema, file_format, nested=file_format == "jsonl")
@@ -249,9 +249,8 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """A stream through which pyarrow writes a staged file. Closing the stream does not close the staged file, because
-    its checksum is still needed.
-    """
+    """Stream through which a client writes a staged file. Closing it does not close the file, whose checksum is still
+    needed."""
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink
@@ -268,8 +267,6 @@ class _Stream(io.RawIOBase):
 
 
 class _ChecksummedStream(_Stream):
-    """A staged file for pyarrow with a checksum of all written bytes."""
-
     def __init__(self, sink: StagedWriter) -> None:
         super().__init__(sink)
         self.sum = xxh3_64()

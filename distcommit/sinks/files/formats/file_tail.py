@@ -1,5 +1,5 @@
-"""Metadata at the end of files whose format or client has no place for it, in frames that all readers of the format
-skip.
+"""Metadata at the end of files, for formats or clients that have no place for it. It is in frames that all readers of
+the format skip.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
 Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed
@@ -65,10 +65,10 @@ class Frames:
     """The frames of one format. Each contains one part of the metadata.
 
     Attributes:
-        head: function that returns the bytes before a part, for the part's size in bytes.
+        head: returns the bytes before a part, given the part's size in bytes.
         foot: bytes after each part.
         part_bytes: largest size of a part in bytes; only the first part may be smaller.
-        name: function that returns the bytes before the metadata in the first part, for the metadata's size in bytes.
+        name: returns the bytes before the metadata in the first part, given the metadata's size in bytes.
     """
 
     head: Callable[[int], bytes]
@@ -80,8 +80,8 @@ class Frames:
         return self._framed(msgspec.json.encode(tail))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
-        """Return the metadata in the frames that end at `end`, and their beginning; None if no such frames end there.
-        Raises ValueError if they are damaged, and UnknownVersionError if their format version is another one."""
+        """Return the metadata in the frames that end at `end`, and where they begin; None if no frames end there.
+        Raises ValueError if they are damaged, and UnknownVersionError if another version of the format wrote them."""
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None

@@ -1,6 +1,6 @@
 """ORC files with metadata at their end (`file_tail`), because pyarrow's writer has no place for it.
 
-pyarrow's reader crashes on damaged files. So it reads only files whose checksum is correct.
+pyarrow's reader crashes on damaged files, so it reads only files whose checksum is correct.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
 
 
 def read_metadata(file: pa.NativeFile) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it. Raises ValueError if the file
-    is damaged."""
+    """Return the metadata of a file; empty if another program has written it. Raises ValueError if it is damaged."""
     tail_and_bounds = _read_file_tail(file)
     return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
@@ -88,7 +87,6 @@ def read_table(file: pa.NativeFile) -> pa.Table:
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
-    """Yield the top-level columns with their numbers in ORC, which count nested columns, too."""
     number = 1
     for field in schema:
         yield number, field.name
@@ -100,7 +98,8 @@ def _columns_in(kind: pa.DataType) -> int:
 
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
-    """Check nested structs by reading them back: pyarrow 26 writes wrong values if a struct in a struct is null."""
+    """Raise ConfigurationError if structs are read back with other values: pyarrow 26 writes wrong ones for a null
+    struct in a struct."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):

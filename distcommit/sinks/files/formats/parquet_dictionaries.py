@@ -1,5 +1,7 @@
-"""Find columns of a Parquet file whose values rarely repeat. A dictionary would be larger than these values, and take a
-third of the time of writing all other columns together."""
+"""Detection of Parquet columns whose values rarely repeat.
+
+For these a dictionary would be larger than the values, and take a third of the time of writing all other columns.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _NUMBERS = {
 
 @lru_cache(64)
 def leaves(schema: pa.Schema) -> Sequence[str]:
-    """Return the paths of Parquet's columns. A nested column has several."""
+    """Return the paths of Parquet's columns, several for a nested column."""
     out = pa.BufferOutputStream()
     pq.ParquetWriter(out, schema).close()
     result = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
@@ -33,7 +35,7 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
 
 
 def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> Sequence[str]:
-    """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows."""
+    """Return the columns of short values that rarely repeat in a sample of the rows; none below 4,096 rows."""
     if rows.num_rows < _LEAST_ROWS:
         return []
     step = rows.num_rows // _PIECES
@@ -54,7 +56,6 @@ def _is_short(values: pa.ChunkedArray) -> bool:
 
 
 def _repeated(values: pa.ChunkedArray) -> float:
-    """Return the share of repeated values among those that are not null; 1 if all are null."""
     present = len(values) - values.null_count
     distinct: int = pc.count_distinct(values).as_py()
     return 1 - distinct / present if present else 1.0

@@ -1,4 +1,4 @@
-"""Convert Arrow columns to values of JSON and CSV and back, without loss.
+"""Conversion of Arrow columns to values of JSON and CSV and back, without loss.
 
 Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC; values outside the years 1
 to 9999, or outside the day, are Arrow's numbers. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
@@ -56,12 +56,10 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
 
 
 def plain_fields(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that reading returns: without dictionaries."""
     return pa.schema([pa.field(f.name, _without_dictionaries(f.type), f.nullable) for f in schema])
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """Return the values of a column for JSON; null is None."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return values_of(array.dictionary_decode())
@@ -81,7 +79,8 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`. Raises ValueError or other built-in errors."""
+    """Return a column from results of `values_of`. Raises ValueError or other built-in errors if a value does not
+    fit."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]
@@ -105,7 +104,7 @@ def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Return a column without lists and structs, in which all values but numbers, texts and booleans are text."""
+    """Return a column without lists and structs, in which all values but numbers and booleans are text."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return to_text(array.dictionary_decode())
@@ -118,7 +117,6 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `to_text`. Raises the errors of `array_of`."""
     if _is_binary(kind):
         results = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
         return pa.array(results, kind)
@@ -128,7 +126,7 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def csv_text(array: pa.Array) -> pa.Array:
-    """Return a column for CSV: as `to_text`, but floats are text if any is not finite."""
+    """Return a column for CSV: as `to_text`, but floats are text if any of them is not finite."""
     result = to_text(array)
     if not pa.types.is_floating(result.type) or _all_finite(result):
         return result

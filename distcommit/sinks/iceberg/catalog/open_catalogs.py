@@ -1,4 +1,4 @@
-"""The open catalogs of a process, one for each settings, and the cached tables of its writers."""
+"""The open catalogs of a process, by settings, and the cached tables of its writers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the process's catalog for these settings. Each process opens its own, because a forked process can't use
-    its parent's connections. The eight catalogs that were used last stay open. Raises the client's error if the
-    catalog can't be opened.
-    """
+    """Return the process's catalog for these settings. The eight that were used last stay open, others are closed.
+    Raises the client's error if the catalog can't be opened."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
         if key not in _opened:
@@ -82,7 +80,7 @@ def close_opened() -> None:
 
 def cached_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
     """Return the table cache of a namespace for a run. A process keeps the four caches that were used last. Raises the
-    client's error if the catalog can't be opened."""
+    errors of `opened`."""
     tables = opened(settings)
     with _lock:
         return _known(tables, namespace, run_id)
@@ -94,8 +92,8 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog. If several processes create its tables at once, the database refuses all but one; the others
-    retry."""
+    """Open a catalog, and retry after errors. If several processes create its tables at once, the database refuses all
+    but one."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

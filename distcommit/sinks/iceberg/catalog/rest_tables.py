@@ -1,7 +1,7 @@
 """Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Not all catalogs apply every change of a request for many tables. Iceberg's own server skips the change of a table that
-has changed meanwhile, and still reports success. So the catalog is tested before the first such request.
+Some catalogs skip changes of a request for many tables. Iceberg's own server skips a table that has changed meanwhile,
+and still reports success. So the catalog is tested before the first such request.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _PROBE = "distcommit.probe"
 
 
 class RestTables(Tables):
-    """The tables of a REST catalog. It sends many requests concurrently.
+    """The tables of a REST catalog, with many concurrent requests.
 
-    One request changes at most `_most` tables. If the catalog may skip changes of a request, `_most` is 1. After a
-    request with an unknown outcome, each of its tables gets a request of its own (`_alone`), and `_most` is reduced.
+    One request changes at most `_most` tables; 1 if the catalog may skip changes. After a request with an unknown
+    outcome, each of its tables gets a request of its own (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -65,7 +65,7 @@ class RestTables(Tables):
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. If one fails, all others are tried before its error is raised."""
+        """Apply changes. If the outcome of one is unknown, its error is raised once all others were tried."""
         sync()
         remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
@@ -122,7 +122,6 @@ class RestTables(Tables):
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        """Return the table; None if it does not exist; the error if only this table fails."""
         failed: Exception | None = None
         for _ in tries(_READS):
             try:
@@ -138,7 +137,7 @@ class RestTables(Tables):
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Apply changes by one request. If it is refused, apply each half by one request, and so on."""
+        """Apply changes by one request. If it is refused, divide it into halves."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -164,12 +163,11 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Apply a change, and test whether the catalog applies every change of a request. Return the outcome, as
-        `_commit`.
+        """Apply a change and return the outcome, as `_commit`. Also test whether the catalog applies every change of a
+        request.
 
-        The test sends the change together with a second change of the same table, and then checks that both were
-        applied. If the catalog rejects the request as a conflict or a bad request, it passes the test too: it did not
-        skip a change silently. The change is then sent alone.
+        The test adds a second change of the same table, and then checks that both were applied. A catalog that rejects
+        this as a conflict or a bad request also passes, because it skips nothing silently.
         """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
@@ -189,7 +187,7 @@ class RestTables(Tables):
         return self._is_applied(change, unmarked)
 
     def _is_applied(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
-        """Return whether a change was applied, and set `_tried` if the change that removes its mark was applied too."""
+        """Return whether a change was applied. Set `_tried` if the one that removes its mark was applied too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
             return table or TransientError(
@@ -217,5 +215,4 @@ class RestTables(Tables):
 
 
 def _adds(change: Change) -> set[int]:
-    """Return the ids of the snapshots that a change adds. A table that has them shows that the change was applied."""
     return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

@@ -1,4 +1,4 @@
-"""Tables of a catalog in a database, with the tables of pyiceberg's `SqlCatalog` and Java's JDBC catalog."""
+"""Tables of a catalog in a database, in the schema of pyiceberg's `SqlCatalog` and Java's JDBC catalog."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ _Written: TypeAlias = tuple[str, TableMetadata]
 
 
 class SqlTables(Tables):
-    """Creates or changes all tables of a call in one transaction, so that the number of database calls does not grow
-    with the number of tables."""
+    """The tables of a catalog in a database. All tables of a call are created or changed in one transaction."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -54,7 +53,7 @@ class SqlTables(Tables):
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. If the metadata of one can't be written, all others are applied before the error is raised."""
+        """Apply changes. If the metadata of one can't be written, its error is raised once all others were tried."""
         written = results_or_errors(self.parallel_calls, self._write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)
@@ -66,7 +65,6 @@ class SqlTables(Tables):
         return same
 
     def _moved(self, created: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
-        """Move the pointers of tables that have not changed meanwhile; return for each whether it was moved."""
         sync()
         for _ in tries():
             with self._engine.connect() as connection:
@@ -93,7 +91,6 @@ class SqlTables(Tables):
         return same
 
     def _delete_old_metadata_files(self, moved: tuple[Change, TableMetadata]) -> None:
-        """If the table's properties request it, delete metadata files that the table no longer names."""
         change, after = moved
         try:
             self.catalog._delete_old_metadata(self._io, change.table.metadata, after)
@@ -178,7 +175,6 @@ class SqlTables(Tables):
     def _locations(
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
-        """Return the metadata files of tables that exist; with `lock`, they stay locked until the transaction ends."""
         locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:

@@ -1,7 +1,7 @@
 """The tables of a catalog: load, create and change many at a time.
 
-A catalog in a database loads many tables by one query, and changes all their pointers in one transaction, each by
-compare-and-set. A REST catalog gets many concurrent requests, or one for many changes if it applies all or none.
+A catalog in a database changes all pointers in one transaction, each by compare-and-set. A REST catalog gets many
+concurrent requests, or one for many changes if it applies all or none.
 """
 
 from __future__ import annotations
@@ -82,42 +82,42 @@ class Tables(ABC):
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the present versions of the tables that exist."""
+        """Load the present versions of the tables that exist. Raises an error if one can't be read."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load tables as `load` does. If a single table can't be read, return the error in its place."""
+        """Load the present versions of the tables that exist. For a table that can't be read, return the error
+        instead."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table. Return for each change whether it was applied; a change is not
-        applied if its table has changed meanwhile.
+        """Apply changes, at most one for each table. Return whether each was applied; False if its table has changed
+        meanwhile.
 
         `sync` is called once all new files are written. After an exception the outcome is unknown.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces. Return the created tables; if creating one fails, return the error in its
-        place. Tables that another client has created meanwhile are not returned.
-        """
+        """Create tables and their namespaces. Return each created table, or the error if creating it fails. Tables that
+        another client has created meanwhile are not returned."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
-        """Return all tables of a namespace, each with a function that loads it; empty if the catalog needs a request
-        for each."""
+        """Return all tables of a namespace, each with a function that loads it. Return nothing if loading each needs a
+        request to the catalog."""
 
     @abstractmethod
     def names(self, namespace: Identifier) -> list[Identifier]: ...
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Raise the catalog's error unless it answers and accepts changes."""
+        """Raise the catalog's error unless it answers and, if it is in a database, accepts changes."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
-        """Check locations by writing and deleting a file; raise the error if that fails. Remote locations are skipped
-        if the catalog lends credentials for each table."""
+        """Write and delete a file at each location; raise the error if that fails. Remote locations are skipped if the
+        catalog lends credentials for each table."""
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
                 probe_folder(folder)
@@ -150,8 +150,6 @@ def readable(read: Table | Exception) -> Table:
 
 
 def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result | Exception]:
-    """Return the results of `run_parallel`, with the error in place of a result if `act` raises one for an item."""
-
     def attempt(item: Item) -> Result | Exception:
         try:
             return act(item)
@@ -163,7 +161,7 @@ def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence
 
 class TableCache:
     """A cache of tables for a run's writers. A database is queried once for all tables of a namespace. Cached versions
-    may be outdated: the committer compares them with the present ones."""
+    may be outdated; the committer loads the present ones."""
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
@@ -172,10 +170,9 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist.
+        """Return the table; None if it does not exist. Raises the catalog's error if it can't be read.
 
-        The first call for a table that `look_up` did not find returns None without a request. Later calls ask the
-        catalog.
+        The first call for a table that `look_up` did not find returns None without a request.
         """
         with self._lock:
             if name in self._missing:
@@ -198,7 +195,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Read those of the tables that exist, and record which do not exist, for the next `get` of each."""
+        """Cache the tables that exist, and record which do not, for the next `get` of each."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()

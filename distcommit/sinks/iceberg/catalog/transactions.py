@@ -1,4 +1,4 @@
-"""Change several tables of a REST catalog by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
+"""Changes of several tables of a REST catalog by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Return whether the catalog may change several tables by one request: it lists the endpoint
-    `transactions/commit`, or lists no endpoints at all, so that only a try can show it.
-    """
+    """Return whether the catalog may change several tables by one request: it lists the endpoint `transactions/commit`,
+    or no endpoints at all."""
     endpoints = catalog._supported_endpoints
     return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 

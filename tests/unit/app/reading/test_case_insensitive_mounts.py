@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.reading import snapshot_reader
-from distcommit.core.errors import ConfigurationError
+from distcommit.app.reading.live_files import published_files
+from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
@@ -98,3 +99,11 @@ def test_reader_returns_only_its_dataset_although_two_datasets_share_a_folder(
     cut = place.read()
     assert place.counts(cut) == {"Orders": 5, "first": 1, "orders": 5}
     assert [len(paths) for paths in cut.paths().values()] == [1, 1, 2]
+
+
+def test_file_without_a_footer_in_a_shared_folder_is_an_error_and_not_omitted(tmp_path: Path) -> None:
+    path = f"{tmp_path}/{'3'.zfill(10)}-00001_000001-{'a' * 32}-0001.jsonl.gz"
+    Path(path).write_bytes(b"truncated")
+    with pytest.raises(CorruptError, match="footer") as caught:
+        published_files(LocalFileSystem(), "orders", [path, f"{tmp_path}/missing.parquet"])
+    assert caught.value.ids["path"] == path

@@ -410,3 +410,51 @@ def test_fenced_run_deletes_no_snapshot(place: Place) -> None:
     expire_older_snapshots(fenced.store, fenced.epoch, 1)
     assert (manifest_names(place), sorted(delta_names(place))) == before
     assert read_snapshot_manifest(place.fs, place.roots.store, (1, 1)) is None
+
+
+class FakeSpark:
+    """A Spark session that records the files it is given to read."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+
+    @property
+    def read(self) -> FakeSpark:
+        return self
+
+    def format(self, form: str) -> FakeSpark:
+        return self
+
+    def option(self, name: str, value: str) -> FakeSpark:
+        return self
+
+    def load(self, files: list[str]) -> None:
+        self.files = files
+
+
+@pytest.mark.parametrize(
+    ("job", "spark"),
+    [
+        ("s3://b/out/", "s3a://b/out/"),
+        ("abfss://c@a.dfs.core.windows.net/out/", "abfss://c@a.dfs.core.windows.net/out/"),
+        ("hdfs://host/out/", "hdfs://host/out/"),
+        ("/out/", "/out/"),
+    ],
+)
+def test_spark_is_given_files_with_the_schemes_of_hadoop(
+    place: Place, monkeypatch: pytest.MonkeyPatch, job: str, spark: str
+) -> None:
+    place.run(1)
+    monkeypatch.setattr(Snapshot, "files", lambda *_: [f"{job}a.parquet", f"{job}b.parquet"])
+    session = FakeSpark()
+    place.read().to_spark(session)  # type: ignore[arg-type]
+    assert session.files == [f"{spark}a.parquet", f"{spark}b.parquet"]
+
+
+def test_spark_cannot_read_az_urls_and_the_error_names_the_form_that_it_can(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.run(1)
+    monkeypatch.setattr(Snapshot, "files", lambda *_: ["az://c/out/a.parquet"])
+    with pytest.raises(ConfigurationError, match=r"no file system for az://.*abfss://"):
+        place.read().to_spark(FakeSpark())  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ deleted.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,12 +13,16 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.constructs.checkers.counts import FractionRejected
+from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
+from distcommit.core.work_units import ERRORS
 from distcommit.engine.driver.run import RunResult
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.pipeline.maintenance.published_files import PublishedFiles
 from distcommit.pipeline.task_flow import Check, TaskFlow
-from distcommit.protocol.paths.output import is_tombstone, tombstone_path
+from distcommit.protocol.paths.output import is_tombstone, published_folder, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
 from distcommit.stores.operator import operator_actions
@@ -461,3 +466,14 @@ def test_dataset_that_cannot_be_reprocessed_does_not_block_others() -> None:
     assert not result.succeeded
     assert ["a branch that is not in the job file" in reason.text for reason in result.reasons.entries] == [True]
     assert values(machine, "b/right") == ["b/0/0", "b/0/1"]
+
+
+@pytest.mark.parametrize("data", [b"", b"truncated"])
+def test_published_file_without_a_footer_is_an_error_and_not_omitted(tmp_path: Path, data: bytes) -> None:
+    name = f"{'3'.zfill(10)}-00001_000001-{'a' * 32}-0001.jsonl.gz"
+    path = tmp_path / published_folder("a", ERRORS) / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    with pytest.raises(CorruptError, match="it has no footer") as caught:
+        list(PublishedFiles(LocalFileSystem(), str(tmp_path), "a", 3).live_in(ERRORS))
+    assert caught.value.ids["path"] == str(path)

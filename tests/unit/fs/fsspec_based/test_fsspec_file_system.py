@@ -339,6 +339,21 @@ def test_file_that_stays_because_it_is_open_is_not_reported_as_deleted(tmp_path:
     assert os.listdir(tmp_path) == ["file"]
 
 
+class BusyFile(Renaming):
+    """A file system that refuses to delete a busy file, and shows it as before."""
+
+    def rm_file(self, path: str) -> None:
+        raise OSError(errno.EBUSY, "busy", path)
+
+
+def test_busy_file_that_was_not_deleted_is_not_reported_as_deleted(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="busy") as caught:
+        opened(BusyFile).delete(f"{tmp_path}/file")
+    assert caught.value.errno == errno.EBUSY
+    assert os.listdir(tmp_path) == ["file"]
+
+
 class DeletesNothing(Renaming):
     def rm_file(self, path: str) -> None:
         raise PermissionError(path)

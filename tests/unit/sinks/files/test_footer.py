@@ -23,6 +23,7 @@ from distcommit.sinks.files.footer import (
     look_into,
     read_batches,
     read_footer,
+    read_published_footer,
     read_records,
 )
 from distcommit.sinks.files.sink import FileSink
@@ -226,3 +227,24 @@ def test_parquet_reads_only_the_selected_columns_and_row_groups(tmp_path: Path) 
     )
     assert (schema.names, may_have) == (["n", "text"], True)
     assert not look_into(RemoteLikeFileSystem(), str(path), lambda _: pc.field("n") < 0)[1]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_published_file_without_a_footer_is_corrupt_and_the_error_has_its_path(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"{'3'.zfill(10)}-00001_000001-{'a' * 32}-0001.{ending}"
+    write_file(path, FOOTER.to_metadata())
+    assert read_published_footer(LocalFileSystem(), str(path)) == FOOTER
+    kept = slice(5) if ending == "avro" else slice(-5)  # Avro's footer is at the beginning
+    path.write_bytes(path.read_bytes()[kept])
+    with pytest.raises(CorruptError) as caught:
+        read_published_footer(LocalFileSystem(), str(path))
+    assert caught.value.ids["path"] == str(path)
+    write_file(path, {})
+    with pytest.raises(CorruptError):
+        read_published_footer(LocalFileSystem(), str(path))
+
+
+def test_foreign_file_without_a_footer_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_file(path, {})
+    assert read_published_footer(LocalFileSystem(), str(path)) is None
