@@ -92,7 +92,7 @@ def causes_beside(failure: Failure, error: BaseException) -> Iterator[str]:
             text, shown = inner.strerror or "", error_text(inner)
         case _:
             return
-    if inner is not error and text and text.partition(": ")[2] not in failure.line and text not in failure.line:
+    if inner is not error and text and (text.partition(": ")[2] or text) not in failure.line:
         yield _one_line(shown)
 
 

@@ -69,7 +69,8 @@ class ExpireResult(msgspec.Struct):
         epoch: epoch of the run that superseded the files; 0 without a run.
         deleted: whether the files are deleted. If not, they stay until no kept snapshot shows them.
         undated: live files of unknown age, which never expire: outside of time folders, on a file system without times.
-        succeeded: whether all runs of the command succeeded; true without a run.
+        succeeded: whether all runs of the command succeeded. Without a run: whether nothing was skipped; true for a dry
+            run.
         rejected: rejected records in the expired files; included in `records`.
     """
 
@@ -198,6 +199,7 @@ def expire_job(
     if dry_run:
         return result
     if not result.datasets and newest_expiry_request(store) is None:
+        result.succeeded = not result.skipped_count
         return result
     put_expiry_request(store, before_ms, now_ms, user)
     superseded = _run(folders, session, before_ms, f"expire {older_than}", user, observer)

@@ -76,7 +76,7 @@ def rebuild_job(
     planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
     rebuild_result = plan_rebuild(planned, stored_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
     if dry_run or rebuild_result.problems:
-        return rebuild_result
+        return msgspec.structs.replace(rebuild_result, repaired=repaired)
     if store is None:
         put_run_marker(fs, roots.output, max(read_markers(fs, roots.output).values()) + 1, Marker.REBUILD)
         store = open_store(

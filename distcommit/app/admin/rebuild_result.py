@@ -42,7 +42,7 @@ class RebuildResult(msgspec.Struct):
         set_aside: paths of files that are moved out of the output.
         set_aside_count: number of all files that are moved out of the output.
         gaps: missing offsets of datasets. Unless gaps are accepted, `problems` has them too.
-        problems: reasons why nothing was written.
+        problems: reasons why no watermark was changed.
         problems_count: number of all problems.
         repaired: damaged files that were written again, including a job log whose unreadable part was set aside.
     """

@@ -66,6 +66,7 @@ def rebuild_store(
         FencedError: if another run has fenced this one.
         ConflictError: if an operator changed a dataset meanwhile, or the number of buckets is being changed.
         ConfigurationError: if the folders belong to another job.
+        TransientError: if the ledger of a target can't be read.
     """
     _require_open(store)
     claim_folders(store)

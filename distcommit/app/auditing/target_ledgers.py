@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.dataset_urn import folder_of
-from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.errors import ConfigurationError, ConflictError, TransientError
 from distcommit.core.interfaces.commit_step import require_success
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, OpensCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
@@ -117,13 +117,21 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Abort all commits up to `epoch` of the datasets in readable ledgers, so that a process that is still running
-    cannot commit later.
+    """Abort all commits up to `epoch` of the datasets in the ledgers, so that a process that is still running cannot
+    commit later.
 
     A target that cannot abort rejects such a commit by its ledger row, whose epoch is not among the bases that the
     commit expects. If it has no row, the late commit succeeds and the next commit is rejected (`Ledgers.bases`).
+
+    Raises TransientError if a ledger can't be read; then no commit is aborted.
     """
     with open_ledgers(flow, store) as ledgers:
+        if ledgers.unreadable:
+            raise TransientError(
+                "a target can't be fenced, because its ledger can't be read",
+                found="; ".join(ledgers.unreadable),
+                todo="make the target readable, then rebuild again; no watermark has changed",
+            )
         branch_ledgers = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
         groups: dict[tuple[int, str], list[BranchLedger]] = {}
         for ledger in branch_ledgers:

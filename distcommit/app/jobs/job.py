@@ -255,7 +255,7 @@ class Job(StoredJob):
 
         Args:
             accept_gaps: record gaps between the offsets of files as skipped; compacted topics have such gaps. Otherwise
-                a gap is a problem, and nothing is written.
+                a gap is a problem, and no watermark is changed.
             keep_watermarks: read no files, and keep the state of an outdated store. Records that were published since
                 are published again, unless an operator sets the watermarks first.
 

@@ -256,8 +256,8 @@ class StoredJob:
             group: a Kafka consumer group, instead of a file.
 
         Raises:
-            ConfigurationError: if a file is invalid, or outputs are to be compared and records have no offsets or a
-                sink can't report its commits.
+            ConfigurationError: if a file is invalid, not exactly one of `file` and `group` is given, or outputs are to
+                be compared and records have no offsets or a sink can't report its commits.
         """
         from distcommit.app.auditing.target_ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare_outputs import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
@@ -265,7 +265,7 @@ class StoredJob:
 
         self._folders.require_variables("source", "sink", "fork")
         store = self.open_store(create=False)
-        if file is not None and is_job_file(file):
+        if file is not None and group is None and is_job_file(file):
             require_offsets(self.config.source.provenance)
             other = StoredJob.from_file(file)
             flow, other_flow = self.config.task_flow(), other.config.task_flow()

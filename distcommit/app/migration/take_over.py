@@ -151,7 +151,7 @@ def _add_partitions(
     """
     if state.watermark is None:
         return
-    urn, incarnation = state.dataset_urn, state.watermark.incarnation
+    urn, incarnation, unselected = state.dataset_urn, state.watermark.incarnation, list[str]()
     for partition, position in state.watermark.positions.items():
         other_state = states.get(other_source.current_name(urn, partition), state)
         if (
@@ -162,8 +162,8 @@ def _add_partitions(
             continue
         own_urn = source.current_name(urn, partition)
         if not source.selects(own_urn, partition):
-            positions.skipped.append(f"{urn}: not a dataset of this job")
-            return
+            unselected.append(partition)
+            continue
         before = positions.incarnations.get(own_urn, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
@@ -176,6 +176,10 @@ def _add_partitions(
             )
         positions.incarnations[own_urn] = before or incarnation
         positions.datasets.setdefault(own_urn, {})[partition] = position
+    if 0 < len(unselected) == len(state.watermark.positions):
+        positions.skipped.append(f"{urn}: not a dataset of this job")
+    else:
+        positions.skipped.extend(f"{urn}, partition {partition}: not of this job" for partition in unselected)
 
 
 def _require_idle(store: JobStore) -> None:

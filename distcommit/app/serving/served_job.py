@@ -10,13 +10,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 
 from distcommit.app.jobs.job import Job
 from distcommit.app.running.alert_delivery import Alert, send_alert
-from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
+from distcommit.app.running.run_alerts import ALERTS
+from distcommit.core.errors import CorruptError, LockHeldError, RunCancelledError, UnknownVersionError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Event, Observer, RunBegan
@@ -30,6 +32,8 @@ from distcommit.stores.history.run_records import (
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, delete_triggers, read_requests
 
 logger = logging.getLogger(__name__)
+
+_MAY_BE_PAUSED = "the run did not begin, because the requests of operators can't be read"
 
 Launcher = Callable[[Job, Observer], RunResult]
 """Function that runs a job once."""
@@ -56,8 +60,8 @@ class ScheduleCheck:
     Attributes:
         name: name of the job file.
         requests: open requests; none if they could not be read.
-        began_ms: start of the newest recorded run when the store was first read, in milliseconds since 1970; None
-            before the first run.
+        began_ms: start of the newest run with a readable record when the store was first read, in milliseconds since
+            1970; None before the first run.
         problem: why the requests could not be read; empty if they were.
     """
 
@@ -163,7 +167,9 @@ class ServedJob:
         self._thread.start()
 
     def run(self, *, is_triggered: bool) -> None:
-        """Order a run. A paused job runs only if `is_triggered`. The thread always reports the end."""
+        """Order a run. A paused job runs only if `is_triggered`; no job runs whose operators' requests can't be read.
+        The thread always reports the end.
+        """
         self._orders.put(_Run(is_triggered))
 
     def change(self, job: Job) -> None:
@@ -219,9 +225,7 @@ class ServedJob:
         try:
             if self._store is None:
                 fs, roots = self._job.roots()
-                epochs = recorded_epochs(fs, roots.store)
-                newest = read_beginning(fs, roots.store, epochs[-1]) if epochs else None
-                self._began_ms = newest.began_ms if newest else None
+                self._began_ms = _newest_begin_ms(fs, roots.store)
                 self._store = fs, roots.store
             requested = read_requests(*self._store)
         except BaseException as error:  # noqa: BLE001 - whatever storage or the job raises, it is looked at again
@@ -246,7 +250,7 @@ class ServedJob:
         self._inbox.put(TriggerTaken(self.name))
         self._epoch, self._wanted = 0, check.requests.triggers
         began_s = time.monotonic()
-        outcome, text = self._outcome()
+        outcome, text = (Outcome.FAILED, f"{_MAY_BE_PAUSED}: {check.problem}") if check.problem else self._outcome()
         if outcome is not Outcome.HELD:  # else they wait with it
             self._remove_trigger()
         self._failures = self._failures + 1 if outcome is Outcome.FAILED and not self._epoch else 0
@@ -287,12 +291,17 @@ class ServedJob:
 
     def _alert(self, reason: str) -> None:
         """Send an alert for a run without an epoch. Such a run has no record, and a service has no exit code for it."""
-        config, failures = self._job.config, self._failures
+        config, failures, kind = self._job.config, self._failures, ALERTS["failed runs"]
         if failures and failures == config.alerts.after_failed_runs:
             alert = Alert(
                 job=config.job,
                 trigger="failed runs",
                 text=f"{failures} times in a row no run of {config.job} could begin",
+                id=kind.id,
+                severity=kind.severity,
+                title=kind.title,
+                impact=kind.impact,
+                action=kind.action,
                 epoch=0,
                 run_id="",
                 status="FAILED",
@@ -305,3 +314,12 @@ class ServedJob:
                 commands=[self._job.command("status")],
             )
             send_alert(config.alerts.hooks, alert)
+
+
+def _newest_begin_ms(fs: FileSystem, store_root: str) -> int | None:
+    """Return the start of the newest run with a readable record; None without one. Raises OSError."""
+    for epoch in reversed(recorded_epochs(fs, store_root)):
+        with suppress(CorruptError, UnknownVersionError):
+            if (beginning := read_beginning(fs, store_root, epoch)) is not None:
+                return beginning.began_ms
+    return None

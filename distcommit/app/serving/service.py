@@ -182,7 +182,7 @@ class Service:
         self._lives, self._poll_s, self._clock = lives, poll_s, clock or SystemClock()
         self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
         self._served, self._looked = dict[str, ServedJob](), dict[str, ScheduleCheck]()
-        self._held, self._ordered = set[str](), set[str]()
+        self._held, self._ordered, self._unknown = set[str](), set[str](), set[str]()
         self._heard_s, self._silent = dict[str, float](), set[str]()
         self._unreadable = ""
         self._inbox: SimpleQueue[Message] = SimpleQueue()
@@ -272,6 +272,7 @@ class Service:
                 self._answers(name)
                 self._schedule = self._schedule.record_late_begin(name, self._moment())
             case RunBegun(name, epoch):
+                self._unknown.discard(name)  # it makes up for firings that were missed
                 self._report(name, "began", epoch=epoch)
             case Restarted(name, reason):
                 self._report(name, "restarted", f"its thread had died: {reason}")
@@ -300,9 +301,14 @@ class Service:
         moment = self._moment()
         if before is None and plan is not None:
             self._schedule = self._schedule.with_job(name, plan, moment, check.began_ms)
+            self._unknown = self._unknown - {name} | ({name} if check.problem else set())
         entry = self._schedule.entries.get(name)
         if entry is None or check.problem:
             return
+        if name in self._unknown and plan is not None and entry.began_ms is None:  # now its last run is known
+            self._unknown.remove(name)
+            self._schedule = self._schedule.without(name).with_job(name, plan, moment, check.began_ms)
+            entry = self._schedule.entries[name]
         paused = check.requests.paused
         if entry.is_paused != (paused is not None):
             self._schedule = self._schedule.paused(name, is_paused=paused is not None)

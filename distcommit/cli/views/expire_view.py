@@ -34,7 +34,8 @@ def expiry_view(result: ExpireResult) -> RenderableType:
         verdict = bad_verdict("incomplete", "repeat the command to finish it")
     else:
         when = "" if result.deleted or not result.files else "; they are deleted once no kept snapshot lists them"
-        verdict = good_verdict("expired", f"{counted}{when}" if result.files else "no file is too old")
+        nothing = "no file of other datasets is too old" if result.skipped_count else "no file is too old"
+        verdict = good_verdict("expired", f"{counted}{when}" if result.files else nothing)
     facts = {"older than": shown_ms(result.cutoff_ms), "bytes": f"{result.size_bytes:,}"}
     if result.undated:
         facts["unknown age"] = (

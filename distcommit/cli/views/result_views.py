@@ -225,9 +225,10 @@ def compare_view(result: CompareResult) -> RenderableType:
 
 def rebuild_view(result: RebuildResult) -> RenderableType:
     """Show the changes of a rebuild, or the problems that prevent it."""
+    is_dry_run = not (result.written or result.problems)
     if result.problems:
         verdict = bad_verdict(
-            "not rebuilt", "nothing was written; repair or remove what is listed, or use --accept-gaps"
+            "not rebuilt", "no watermark was changed; repair or remove what is listed, or use --accept-gaps"
         )
     elif result.written:
         verdict = good_verdict("rebuilt", "the job can run again; verify it with `distcommit audit`")
@@ -244,7 +245,7 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict,
         table if result.rows else None,
         and_more(len(result.rows) - LISTED, "datasets (--json has them all)") if len(result.rows) > LISTED else None,
-        listing("damaged files, rewritten" if result.written else "damaged files, to be rewritten", result.repaired),
+        listing("damaged files, to be rewritten" if is_dry_run else "damaged files, rewritten", result.repaired),
         listing("datasets whose source was recreated", [_recreated(row) for row in result.rows if row.earlier]),
         listing("problems", result.problems, result.problems_count),
         listing("files set aside, whose records are read again", result.set_aside, result.set_aside_count),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from distcommit.cli.command_failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
 from distcommit.core.dataset_urn import bucket_of
-from distcommit.core.errors import ConfigurationError, FencedError, LostError, TransientError
+from distcommit.core.errors import ConfigurationError, ConflictError, FencedError, LostError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Postponed, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
@@ -638,3 +639,15 @@ def test_failure_that_is_its_own_cause_is_printed() -> None:
     error = ConfigurationError("a setting is wrong")
     error.__cause__ = error
     assert list(causes_beside(failure_of(error), error)) == []
+
+
+def test_innermost_cause_is_printed_unless_the_error_already_quotes_it() -> None:
+    def causes(text: str, cause: Exception) -> list[str]:
+        error = ConfigurationError(text)
+        error.__cause__ = cause
+        return list(causes_beside(failure_of(error), error))
+
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert causes("the plan can't be stored", full) == ["OSError: [Errno 28] No space left on device"]
+    assert causes("the plan can't be stored: No space left on device", full) == []
+    assert causes("job a: the lock is held", ConflictError("the lock is held")) == []

@@ -8,11 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from distcommit import Job
 from distcommit.app.admin.expire import age_ms, expiring, find_expired
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.cli.views.expire_view import expiry_view
 from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExpiredError
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import MAIN_BRANCH
@@ -22,6 +25,7 @@ from distcommit.pipeline.maintenance.expiry_source import ExpirableFiles
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
+from distcommit.protocol.paths.store import segment_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 from distcommit.stores.folders.folder_claims import read_claim
@@ -32,6 +36,8 @@ from distcommit.stores.snapshots.expiry_requests import newest_expiry_request, p
 from distcommit.stores.state.job_store import open_store
 from tests.models.rejecting_flows import TurningAway
 from tests.unit.app.reading.test_snapshot_reader import Place
+from tests.unit.app.serving.test_service import write
+from tests.unit.cli.views.test_output import rendered
 
 OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000
 """The modification time of expired files, in seconds, and the expiry cutoff."""
@@ -310,3 +316,18 @@ def test_dataset_without_a_watermark_is_left_out_of_retention_and_named(place: P
         "a": 2,
         "b": 1,
     }
+
+
+def test_command_that_has_skipped_all_old_files_is_incomplete(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    job = Job.from_file(write(tmp_path / "jobs", "a"))
+    store = job.open_store(create=True)
+    assert job.expire("1d").succeeded
+    segment = Path(store.bucket_log(0).folder) / segment_name(1)
+    segment.parent.mkdir(parents=True, exist_ok=True)
+    segment.write_bytes(b"torn")
+    result = job.expire("1d")
+    assert (result.succeeded, result.datasets, result.skipped_count) == (False, 0, 1)
+    assert "incomplete: repeat the command" in rendered(expiry_view(result))
+    assert "no file of other" in rendered(expiry_view(msgspec.structs.replace(result, succeeded=True)))
+    assert result.skipped[0].startswith("bucket 0: ")

@@ -542,7 +542,8 @@ def test_run_that_cannot_begin_is_reported_by_the_alert_hooks_once(
     assert len(sent) == (0 if has_epoch else 1)
     if sent:
         alert = json.loads(sent[0])
-        assert (alert["failed_in_a_row"], alert["epoch"]) == (2, 0)
+        assert (alert["failed_in_a_row"], alert["epoch"], alert["id"]) == (2, 0, "RUN_FAILED")
+        assert all(alert[name] for name in ("severity", "title", "impact", "action"))
         assert "the store can't be read" in alert["reason"]
 
 

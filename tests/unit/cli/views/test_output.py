@@ -134,8 +134,11 @@ def test_compare_view_shows_differing_partitions_in_order_of_severity() -> None:
 
 
 def test_rebuild_view_shows_problems_or_the_rebuilt_datasets() -> None:
-    shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
-    assert "not rebuilt: nothing was written" in shown
+    refused = RebuildResult(problems=["a/x.parquet: torn"], problems_count=1, repaired=["the job log"])
+    shown = rendered(rebuild_view(refused))
+    assert "not rebuilt: no watermark was changed" in shown
+    assert "damaged files, rewritten" in shown
+    assert "damaged files, to be rewritten" in rendered(rebuild_view(RebuildResult(repaired=["the job log"])))
     assert "a/x.parquet: torn" in shown
     row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0, "two", ["one"])
     shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.core.errors import StaleStoreError
+from distcommit.app.admin.rebuild_store import plan_rebuild
+from distcommit.core.errors import StaleStoreError, TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
+from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
@@ -208,9 +210,33 @@ def test_unreadable_ledger_stops_the_rebuild(tmp_path: Path) -> None:
     job.run(FIRST)
     job.query("UPDATE ledger SET row = 'x' WHERE dataset = 'a'")
     lose_the_store(job.machine)
-    result = job.rebuild()
-    assert not result.written
-    assert result.problems[0].startswith("ledger of branch right, sink sqlite: ")
+    plan = plan_rebuild(job.store, {}, accept_gaps=False, flow=job.flow_of(ModelSource()))
+    assert plan.problems[0].startswith("ledger of branch right, sink sqlite: ")
+    with pytest.raises(TransientError, match="ledger of branch right, sink sqlite: "):
+        job.rebuild()
+
+
+def test_target_that_is_down_only_while_it_is_fenced_stops_the_rebuild(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = LedgerJob(tmp_path)
+    job.run(FIRST)
+    lose_the_store(job.machine)
+    before, reads, read_ledger = copy.deepcopy(states(job.world, job.machine)), 0, SqliteCommitter.ledger
+
+    def down_at_the_second_read(committer: SqliteCommitter) -> Iterator[LedgerRow]:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return read_ledger(committer)
+
+    monkeypatch.setattr(SqliteCommitter, "ledger", down_at_the_second_read)
+    with pytest.raises(TransientError, match="Connection refused"):
+        job.rebuild()
+    assert states(job.world, job.machine) == before
+    assert job.rebuild().written
+    assert job.audit().exact
 
 
 def test_job_with_a_lost_target_continues_after_the_restart_that_its_error_names(tmp_path: Path) -> None:

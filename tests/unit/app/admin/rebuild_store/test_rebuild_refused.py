@@ -1,0 +1,29 @@
+"""A rebuild that is refused reports the files that it has repaired before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit import Job
+from distcommit.app.admin import rebuild_preconditions
+from distcommit.app.admin.rebuild_result import RebuildResult
+from distcommit.protocol.paths.store import SETTINGS
+from distcommit.stores.state.recorded_fixed_settings import record_settings
+from tests.unit.app.serving.test_service import write
+
+
+def test_refused_rebuild_reports_the_damaged_files_that_it_has_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    job = Job.from_file(write(tmp_path / "jobs", "a"))
+    store = job.open_store(create=True)
+    record_settings(store, job._folders.fixed_settings())
+    (recorded,) = Path(store.roots.store, SETTINGS).iterdir()
+    recorded.write_bytes(b"torn")
+    plan = RebuildResult(problems=["idle/x.parquet: torn"], problems_count=1)
+    monkeypatch.setattr(rebuild_preconditions, "plan_rebuild", lambda *_, **__: plan)
+    result = job.rebuild()
+    assert (result.written, result.problems, result.repaired) == (False, plan.problems, ["the record of settings"])
