@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.checks.check_result import CheckProblem, CheckResult
 from distcommit.cli.views.dry_run_views import dry_run_view
 from distcommit.cli.views.flow_view import flow_view
 from distcommit.cli.views.view_parts import (
+    Paragraph,
     bad_verdict,
     good_verdict,
     listing,
@@ -52,7 +52,7 @@ def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
         subject = problem.setting or problem.check
         named = "" if problem.text.startswith(subject) else f"  {subject}"
         blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), named))
-        blocks.append(Padding(Text(problem.text, overflow="ignore"), (0, 0, 0, 2)))
+        blocks.append(Paragraph(problem.text))
         if problem.remedy:
-            blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="ignore"), (0, 0, 0, 2)))
+            blocks.append(Paragraph(f"To do: {problem.remedy}"))
     return Group(*blocks)

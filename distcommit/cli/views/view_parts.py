@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
@@ -163,17 +164,32 @@ def seconds_spent(seconds: Mapping[str, float]) -> str:
     return " · ".join([*parts, f"total {sum(seconds.values()):.1f}"])
 
 
-def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
-    """Return a title with a count, and the first lines; None if there are no lines.
+class Paragraph:
+    """An indented text whose words are never broken, so that a command in it can be copied."""
 
-    Words are never broken, so that a command can be copied.
-    """
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = textwrap.wrap(
+            self._text,
+            options.max_width,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield Text("\n".join(lines), no_wrap=True, overflow="ignore")
+
+
+def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
+    """Return a title with a count, and the first lines; None if there are no lines."""
     texts = list(lines)
     count = max(count, len(texts))
     if not texts:
         return None
     shown: list[RenderableType] = [Text(f"{title}: {count:,}", style="bold")]
-    shown += [Text(f"  {' '.join(line.split())}", overflow="ignore") for line in texts[:LISTED]]
+    shown += [Paragraph(line) for line in texts[:LISTED]]
     if count > LISTED:
         shown.append(and_more(count - LISTED, "more"))
     return Group(*shown)

@@ -29,6 +29,7 @@ from distcommit.cli.views.result_views import (
     run_view,
 )
 from distcommit.cli.views.run_view_parts import rejected_view
+from distcommit.cli.views.view_parts import listing
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult
@@ -272,3 +273,10 @@ def test_rate_covers_the_last_seconds_and_restarts_with_each_phase() -> None:
     assert rate.of(Progressed(counts=RunCounts(records_read=900, bytes_read=90)), 8.0) == (100, 0)
     assert rate.of(Progressed(counts=RunCounts(records_read=5)), 8.5) == (0, 0)
     assert rate.of(Progressed(counts=RunCounts(records_read=10)), 9.5) == (5, 0)
+
+
+def test_words_of_a_listing_are_never_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"`distcommit run job.yaml --set paths.output=/{'very-long-folder/' * 12}out`"
+    Console(width=60).print(listing("warnings", [f"publish all records again: {command}"]), crop=False)
+    printed = capsys.readouterr().out
+    assert all(f"{word}\n" in printed or f"{word} " in printed for word in command.split())
