@@ -19,26 +19,21 @@ PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md")
     ("row", "bounds"),
     [
         ("columns that a schema expands to, nested ones included", f"{limits.MAX_COLUMNS:,}"),
-        (
-            "nested levels of a registered schema; its text; its references",
-            f"{limits.MAX_NESTING}; {limits.MAX_SCHEMA_BYTES >> 20} MiB; {registry_client.MAX_REFERENCES}",
-        ),
+        ("nested levels of a registered schema, or of the schema of an Avro file", f"{limits.MAX_NESTING}"),
+        ("text of a registered schema, with the schemas that it refers to", f"{limits.MAX_SCHEMA_BYTES >> 20} MiB"),
+        ("references of a registered schema", f"{registry_client.MAX_REFERENCES}"),
         ("values that one Protobuf message expands to", f"{limits.MAX_RECORD_VALUES:,}"),
-        (
-            "schemas of one dataset; unknown schema ids of one work unit",
-            f"{limits.MAX_SCHEMAS:,}; {registry_converter.MAX_UNKNOWN}",
-        ),
-        (
-            "a block of an Avro file, also unpacked, and its header; `fixed` types of a schema together",
-            f"{containers.MAX_BLOCK_BYTES >> 20} MiB; {limits.MAX_FIXED_BYTES >> 10} KiB",
-        ),
+        ("schemas of one dataset", f"{limits.MAX_SCHEMAS:,}"),
+        ("unknown schema ids of one work unit", f"{registry_converter.MAX_UNKNOWN}"),
+        ("the header of an Avro file; each block, also unpacked", f"{containers.MAX_BLOCK_BYTES >> 20} MiB"),
+        ("`fixed` types of a schema together", f"{limits.MAX_FIXED_BYTES >> 10} KiB"),
         (
             "a converter, a row checker or the fork, for one batch or schema",
             f"[`limits.construct_seconds`](../reference/configuration.md) ({RunLimits().construct_seconds:g} s)",
         ),
         (
             "the same in native code, until its worker is killed",
-            f"twice that time, at least {watchdog.LEAST_MARGIN_S} s more",
+            f"twice that time, but at least {watchdog.LEAST_MARGIN_S} s longer than that time",
         ),
     ],
 )

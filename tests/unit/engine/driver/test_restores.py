@@ -17,7 +17,7 @@ from distcommit.app.admin.rebuild_store import accept_store
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.app.inspection.job_status import read_status
-from distcommit.core.errors import LostTailError, StaleStoreError
+from distcommit.core.errors import FencedError, LostTailError, StaleStoreError
 from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.records.job_log_records import Cut, CutPhase
 from distcommit.core.records.log_records import Checkpoint, Done, Fence, Intent
@@ -279,7 +279,8 @@ def test_run_paused_since_its_recovery_deletes_nothing_that_newer_runs_need() ->
             return super().list_folder(path)
 
     settings = world.begin(machine, THEN)
-    recover(launch_here, replace(settings, store=replace(settings.store, fs=Sleeps(machine))))
+    with pytest.raises(FencedError):
+        recover(launch_here, replace(settings, store=replace(settings.store, fs=Sleeps(machine))))
     assert slept
     assert LostTailError.id in looks(6)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_client import RegisteredSchema, registry_client_class
 from distcommit.constructs.registry.registry_converter import Decoder
 from distcommit.core.error_handling.stored_errors import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
@@ -82,6 +82,7 @@ def wait_for_ever() -> None:
 
 def compile_a_schema() -> None:
     """Take a message with an unknown schema, so that its decoder is created within the converter."""
+    registry_client_class()  # its import outlasts the short limit of this test
     registry_converter = converter()
 
     def decoder(writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
