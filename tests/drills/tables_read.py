@@ -213,7 +213,7 @@ def reader_exchanged(folder: Path) -> Drilled:
     _parquet(situation, "t", 4, 5)
     del situation.given[b"t-5"]  # rows of the greatest value wait, as more of them may arrive
     situation.write(source={**source, "datasets": {"t": {**path, "pathGlobFilter": "*.parquet"}}})
-    return _resolved(situation, "t could not be planned: the dataset was read by another reader")
+    return _resolved(situation, "t could not be planned: rows below the watermark would be left out")
 
 
 @drill("SOURCE_READER_CHANGED", quick=True)
