@@ -121,7 +121,7 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
         unblock(situation, NAME)
         situation.run(1)
         printed = Printed(situation)
-        printed.type(printed.problem("transactions are neither prepared nor committed")["command"])
+        printed.type(printed.problem("found PREPARED_ROWS_LOST")["command"])
         situation.run(0)
         return printed.ended()
 
@@ -148,7 +148,7 @@ def _restored(folder: Path) -> Iterator[TargetHere]:
 _OTHER_EPOCH = "another epoch of the dataset is committed"
 
 
-@drill("TARGET_EPOCH_DIFFERS: if the target has all records of this epoch", quick=True)
+@drill("TARGET_EPOCH_DIFFERS: if the target has all records of epoch", quick=True)
 def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         situation.run(1)
@@ -162,7 +162,7 @@ def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("TARGET_EPOCH_DIFFERS: if the target has all records of this epoch", quick=True)
+@drill("TARGET_EPOCH_DIFFERS: if the target has all records of epoch", quick=True)
 def folders_from_a_backup_whose_table_lacks_records(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         more(situation)
