@@ -95,6 +95,7 @@ _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(f"{_ID.pattern}: ")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
 """The part of a quoted error before its innermost cause."""
+_FOUND = re.compile(f"; found (?={_QUOTED.pattern})")
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, direction marks and surrogates."""
@@ -140,10 +141,21 @@ def shortened(text: str, limit: int) -> str:
 
 
 def shortened_cause(text: str, limit: int) -> str:
-    """Put the text of an error on one line, with its cause cut to `limit` characters and its remedy whole."""
+    """Put the text of an error on one line, with its cause cut to `limit` characters and its remedy whole.
+
+    If the cause quotes another error, the text before that error is cut first, to a third of `limit` at least.
+    """
     text = " ".join(text.split())
     cause, mark, todo = text.rpartition(_TO_DO) if _TO_DO in text else (text, "", "")
-    return f"{cause if len(cause) <= limit else cause[: limit - 3] + '...'}{mark}{todo}"
+    if len(cause) > limit and (quoted := _FOUND.search(cause)):
+        inner = cause[quoted.start() :]
+        outer = _cut(cause[: quoted.start()], max(limit // 3, limit - len(inner)))
+        cause = outer + inner
+    return f"{_cut(cause, limit)}{mark}{todo}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def split_remedy(text: str) -> tuple[str, str]:

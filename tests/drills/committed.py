@@ -121,7 +121,7 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
         unblock(situation, NAME)
         situation.run(1)
         printed = Printed(situation)
-        printed.type(printed.problem("to commit the prepared output")["command"])
+        printed.type(printed.problem("transactions are neither prepared nor committed")["command"])
         situation.run(0)
         return printed.ended()
 

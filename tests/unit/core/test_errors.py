@@ -85,6 +85,18 @@ def test_truncated_text_keeps_its_remedy_whole(limit: int) -> None:
     assert errors.plain_text(cut, limit) == cut
 
 
+@pytest.mark.parametrize("limit", [150, 300, 2000])
+def test_truncated_text_keeps_the_id_and_beginning_of_the_quoted_error(limit: int) -> None:
+    outer, inner = errors.SinkUnavailableError("x" * 3000), errors.LostError("its rows are gone", found="y" * 3000)
+    text = str(errors.SourceUnavailableError("z" * 3000, found=str(outer), todo="repair it"))
+    text = text.replace("x" * 3000, str(inner))
+    cut = errors.shortened_cause(text, limit)
+    assert len(errors.split_remedy(cut)[0]) <= limit
+    assert cut.startswith("SOURCE_UNAVAILABLE: zzz")
+    assert "zz...; found SINK_UNAVAILABLE: STEP_LOST: its rows are gone" in cut
+    assert cut.endswith("y.... To do: repair it")
+
+
 def test_remedy_stays_whole_if_only_the_beginning_of_the_cause_has_room() -> None:
     text = errors.plain_text(errors.LostError("it failed" * 50, todo="y" * 900), 1000)
     assert (len(text), text[:18], text[-911:]) == (1000, "STEP_LOST: it fail", f"... To do: {'y' * 900}")
