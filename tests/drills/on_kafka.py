@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, drilled
 from tests.drills.registry import drill, drill_of
 from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import wait_for_ended_transactions
 
 _TOPICS = ["kept", "struck"]
 _OPEN_MS = 900_000
@@ -124,6 +125,10 @@ def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
         situation.numbers("struck", 4)
         situation.numbers("kept", 5)
         situation.run(1)
-        finish = producer.commit_transaction if end == "committed" else producer.abort_transaction
+
+        def finish() -> None:
+            (producer.commit_transaction if end == "committed" else producer.abort_transaction)(_WAIT_S)
+            wait_for_ended_transactions(situation.brokers, ["struck"])
+
         cause = "struck could not be planned: an open transaction precedes the stored position.*until its producer"
-        return drilled(situation, cause, act=lambda: finish(_WAIT_S))
+        return drilled(situation, cause, act=finish)

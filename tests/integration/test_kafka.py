@@ -30,6 +30,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import wait_for_ended_transactions
 
 
 class Topics:
@@ -74,6 +75,7 @@ class Topics:
             producer.produce(topic, value, partition=0)
         assert producer.flush(30) == 0  # an aborted transaction also has its records in the log
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+        assert wait_for_ended_transactions(self.brokers, [topic])
 
     def compacted(self, topic: str, below: int) -> None:
         """Wait until compaction has left fewer records than this."""
@@ -137,6 +139,7 @@ def test_job_switched_to_read_committed_waits_before_an_open_transaction(
     assert "set-watermark" not in status.output
     assert f"distcommit run {job.path}" in " ".join(status.output.split())
     writer.abort_transaction(30)
+    assert wait_for_ended_transactions(topics.brokers, [open_one])
     topics.produce(open_one, b"3")
     last = run(job, spark)
     assert (last.succeeded, last.totals.records_published) == (True, 1)

@@ -25,6 +25,7 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
 from distcommit.sources.kafka.settings import KafkaSource
 from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import wait_for_ended_transactions
 
 RECORDS = 60_000
 
@@ -121,6 +122,7 @@ def test_position_behind_an_open_transaction_waits_and_one_behind_the_end_is_rep
         assert reason in problem.error
     assert isinstance(planned(uncommitted, DatasetState(topic, watermark=Watermark({"0": 1}))), DatasetPlan)
     writer.commit_transaction(30)
+    assert wait_for_ended_transactions(kafka_server.bootstrap_servers, [topic])
     plan = planned(committed, DatasetState(topic, watermark=Watermark({"0": 1})))
     assert isinstance(plan, DatasetPlan)
     assert plan.work_units[0].expected_high.positions == {"0": 3}, "behind the transaction's end"

@@ -36,7 +36,7 @@ from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.sink import KafkaSink
 from tests.servers.kafka import KafkaServer
-from tests.servers.kafka_records import committed_records
+from tests.servers.kafka_records import committed_records, wait_for_ended_transactions
 from tests.unit.sinks.open_clients import client_threads
 
 FS = LocalFileSystem(durable=False)
@@ -182,6 +182,7 @@ def test_committed_messages_of_a_topic_are_counted_and_no_others(target: Target)
         other.produce(topic, b"{}")
         other.flush(20)
         end(20)
+        assert wait_for_ended_transactions(target.brokers, [topic])
         assert counted() == then
     assert counted(topic=f"{target.name}-all", create=True) is None, "whose they are can't be told"
     for result in admin.delete_records([TopicPartition(topic, number, OFFSET_END) for number in range(3)]).values():
