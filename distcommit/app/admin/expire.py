@@ -101,7 +101,7 @@ def age_ms(text: str) -> int:
         raise ConfigurationError(
             "the text is not an age",
             id="ARGUMENT_INVALID",
-            expected="a number above 0 and h, d or w, such as 90d",
+            expected="a number from 1 to 999999 and h, d or w, such as 90d",
             found=text,
         )
     return int(match[1]) * _HOURS[match[2]] * 3_600_000

@@ -128,9 +128,10 @@ def check_locations(locations: Mapping[str, str]) -> None:
                 raise ConfigurationError(
                     "folders of the job on two file systems have the same path, or one inside the other",
                     id="JOB_FOLDERS_INVALID",
-                    expected="a path of paths.store that no other folder of the job has or contains",
+                    expected="a path of paths.store that is neither equal to, inside nor above the path of another"
+                    " folder, without regard to servers and buckets",
                     found=f"paths.{name} {location} and paths.{other} {other_place}",
-                    todo="append a folder to one of them, such as /store",
+                    todo="change the last folder of paths.store, for example to store-of-NAME",
                 )
             raise ConfigurationError(
                 "one of the job's folders is inside another",

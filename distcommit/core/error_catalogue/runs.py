@@ -59,6 +59,18 @@ ENTRIES = (
         command="run JOB.yaml",
     ),
     ErrorEntry(
+        id="SQL_ENGINE_FAILED",
+        error="TransientError",
+        title="The SQL engine of a converter failed",
+        cause="DuckDB, which evaluates SQL inside the task, ran out of memory, was interrupted or has a fault.",
+        impact=DATASET_WAITS,
+        action=(
+            "Run again. If memory ran out, give the executors more by `spark.executor.memoryOverhead`, or simplify the "
+            "SQL of the converter that the message names."
+        ),
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
         id="OUTCOME_UNKNOWN",
         error="OutcomeUnknownError",
         title="It is unknown whether a write took effect",

@@ -106,11 +106,11 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
         return None
     if root.name != name:
         raise CorruptError(
-            "the manifest of a snapshot is another one",
+            "a file has the manifest of another snapshot",
             id="SNAPSHOT_CORRUPT",
             path=path,
-            expected=str(name),
-            found=str(root.name),
+            expected=f"epoch {name[0]}, phase {name[1]}, as in the file's name",
+            found=f"epoch {root.name[0]}, phase {root.name[1]}",
         )
     return root
 
