@@ -24,4 +24,4 @@ def torn_log_segment(folder: Path) -> Drilled:
                 newest = max((folder / "store" / "log" / "bucket=00000").glob("*.seg"))
                 newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
             situation.run(code)
-        return drilled(situation, "bucket 0 can't be read: LOG_SEGMENT_CORRUPT: a log segment is corrupt")
+        return drilled(situation, "bucket 0 can't be read: a log segment is corrupt")
