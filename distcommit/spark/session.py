@@ -19,8 +19,8 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.java_check import check_java
-from distcommit.spark.session_settings import SparkSettings, is_cluster
-from distcommit.spark.submitted_settings import given_settings, is_submitted, master_of, report_overridden
+from distcommit.spark.session_settings import SparkSettings, is_cluster, is_submitted
+from distcommit.spark.submitted_settings import given_settings, master_of, report_overridden
 
 logger = logging.getLogger(__name__)
 

@@ -41,6 +41,8 @@ from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.fs.two_file_systems import file_system_at
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
+from distcommit.spark.master_check import check_master
+from distcommit.spark.session_settings import is_cluster, is_submitted
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.state.job_lock import is_held
@@ -249,6 +251,9 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
     if needs_java and not config.spark.remote:
         with checks.part("java", "spark"):
             check_java()
+        if is_cluster(config.spark.master) and not is_submitted():
+            with checks.part("spark.master", "spark.master"):
+                checks.found = check_master(config.spark.master)
     _check_folders(folders, checks)
     with checks.part("source", _address("source", config.source)):
         checks.read(config.source.check_connection() or f"type {config.source.type}: not checked before a run")

@@ -128,6 +128,19 @@ ENTRIES = (
         command="run JOB.yaml",
     ),
     ErrorEntry(
+        id="EXECUTORS_UNAVAILABLE",
+        error="TransientError",
+        title="No executor of Spark starts",
+        cause="The cluster has too few free cores or memory for an executor, or executors end at once.",
+        impact="The run ends before it reads or commits anything.",
+        action=(
+            "Look up the application in the cluster's web interface. Free resources, ask for less by "
+            "`spark.executor.memory` and `spark.executor.cores`, or correct what the executors' logs name. Then run "
+            "again."
+        ),
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
         id="SPARK_UNAVAILABLE",
         error="TransientError",
         title="Spark does not start",
