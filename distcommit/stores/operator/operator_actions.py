@@ -33,8 +33,8 @@ from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
-from distcommit.stores.logs.log_generation import require_not_moved
 from distcommit.stores.operator.in_doubt_transactions import InDoubt
 from distcommit.stores.state.job_store import JobStore
 
