@@ -38,7 +38,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
 from distcommit.stores.folders.run_markers import Marker, read_markers

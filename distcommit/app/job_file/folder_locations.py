@@ -17,7 +17,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 from distcommit.fs.request_counting import counting_calls
-from distcommit.fs.two_file_systems import TwoFileSystems
+from distcommit.fs.separate_store import TwoFileSystems
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
