@@ -1,4 +1,4 @@
-"""A store on another file system than staging and output: what either must be able to do, and what stays apart."""
+"""Jobs whose store is on another file system than staging and output: requirements on both, and calls across them."""
 
 from __future__ import annotations
 
