@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from distcommit.core.interfaces.write_target import catalog_addresses
+from distcommit.core.interfaces.target_identity import catalog_addresses
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
 
 _CATALOG = "spark.sql.catalog."

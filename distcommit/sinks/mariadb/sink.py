@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.write_target import Target, database_address
+from distcommit.core.interfaces.target_identity import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import MAIN_BRANCH

@@ -12,7 +12,7 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities
-from distcommit.core.interfaces.write_target import Target, database_address
+from distcommit.core.interfaces.target_identity import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.settings_model import SettingError, checks
 from distcommit.core.work_units import MAIN_BRANCH

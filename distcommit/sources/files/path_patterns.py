@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import ConfigurationError, SourceError, error_text
-from distcommit.core.interfaces.write_target import is_within
+from distcommit.core.interfaces.target_identity import is_within
 from distcommit.core.support.settings_model import UNSET_VARIABLE, SettingError
 from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 

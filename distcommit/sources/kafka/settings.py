@@ -18,7 +18,7 @@ from distcommit.core.interfaces.source import (
     SourceState,
     stored_incarnations,
 )
-from distcommit.core.interfaces.write_target import Target, broker_addresses
+from distcommit.core.interfaces.target_identity import Target, broker_addresses
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.setting_checks import check_patterns

@@ -12,7 +12,7 @@ from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
-from distcommit.core.interfaces.write_target import Target, broker_addresses, database_address
+from distcommit.core.interfaces.target_identity import Target, broker_addresses, database_address
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
