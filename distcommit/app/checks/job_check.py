@@ -1,7 +1,8 @@
 """The check of a job before it runs: settings, secrets, flow, Java, folders, store, source and sinks.
 
-Each run makes this check. `distcommit check` also checks the owner of the folders and the published types. All problems
-are collected, each with its position in the job file.
+Each run makes this check, but tolerates some outages and missing datasets (`check_before_run`). `distcommit check` also
+checks the owner of the folders and the published types, if the checks before them passed. Invalid settings end the
+check. All other problems are collected, each with its position in the job file.
 """
 
 from __future__ import annotations

@@ -46,13 +46,18 @@ class Target:
         return replace(self, elsewhere=frozenset(name for name, of in catalogs.items() if self._is_apart_from(of)))
 
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
-        """Return whether a catalog with these addresses has another address than the target's, or another warehouse."""
+        """Return whether an Iceberg catalog cannot contain the target: both have known addresses and share none, or
+        both have known warehouses and share none. False if too little is known.
+
+        Args:
+            addresses: the catalog's `catalog_addresses`: its address, and for a service its warehouse.
+        """
         for is_warehouse in (False, True):
-            translated = {
+            own_values = {
                 address for address in self.systems - {ICEBERG} if address.startswith(WAREHOUSE) is is_warehouse
             }
-            other_value = {address for address in addresses if address.startswith(WAREHOUSE) is is_warehouse}
-            if translated and other_value and translated.isdisjoint(other_value):
+            other_values = {address for address in addresses if address.startswith(WAREHOUSE) is is_warehouse}
+            if own_values and other_values and own_values.isdisjoint(other_values):
                 return True
         return False
 
