@@ -36,7 +36,12 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, states: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """Read all footers and ledgers, and return the changes that `rebuild_store` would make. Nothing is written."""
+    """Read all footers and ledgers, and return the changes that `rebuild_store` would make. Nothing is written.
+
+    Args:
+        accept_gaps: whether gaps between the offsets of files are recorded as skipped. Otherwise each is a problem.
+        flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
+    """
     plan = planned(store, states, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -59,6 +64,7 @@ def rebuild_store(
         result: the plan. It is computed again after all runs are fenced and older staged files are deleted. If the new
             plan has problems, it is returned, states stay unchanged, and no run begins until a rebuild succeeds.
         run_id: a new run's id.
+        accept_gaps: as in `plan_rebuild`.
         flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
 
     Raises:

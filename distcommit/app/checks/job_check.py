@@ -99,6 +99,9 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
 
     Listed topics or tables that do not exist prevent a first run only if no dataset is left to read.
 
+    Args:
+        needs_java: whether the run starts Spark, so that Java is checked. With a remote Spark it is not checked.
+
     Raises:
         DistcommitError: if a check failed. Several problems raise one CheckFailedError.
     """

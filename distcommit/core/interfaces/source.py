@@ -377,7 +377,7 @@ class SourceSettings(Source):
 
     @property
     def rejection_check(self) -> Converter | None:
-        """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
+        """Return the converter that rejects unreadable records before all other constructs; None if none can occur."""
         return None
 
     @property

@@ -94,7 +94,7 @@ class TaskNotes:
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
         """Yield the work unit of a task that reads only one, if a worker has already died while it read this work unit
-        alone.
+        alone. Yield nothing for other tasks.
         """
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:

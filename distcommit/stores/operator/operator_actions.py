@@ -84,7 +84,8 @@ def release(
 def retry_all(store: JobStore, user: str) -> RetryResult:
     """Let the next run replay every quarantined dataset with a full number of attempts, and read every stopped one.
 
-    Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
+    Datasets of unreadable buckets are left out; the result names the buckets. Datasets that are being abandoned stay as
+    they are. Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
     """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:
