@@ -10,6 +10,7 @@ import pytest
 
 import distcommit
 from distcommit.app.job_file.built_in_types import Section, types_of
+from tests.unit import packages_page
 from tests.unit.designs.test_designs_page import PACKAGES, is_object
 
 ROOT = Path(distcommit.__file__).parent
@@ -46,3 +47,16 @@ def test_each_source_and_sink_is_a_package_of_the_form_in_the_tour(section: Sect
         has_reader = section == "source" and name not in WITHOUT_READER
         assert ("extractor.py" in files) is has_reader, name
         assert bool({"plan_dataset.py", "plan_tables.py"} & files) is has_reader, name
+
+
+def test_page_of_packages_is_as_their_docstrings_generate_it() -> None:
+    text = packages_page.PAGE.read_text(encoding="utf-8")
+    assert text == packages_page.packages_page(), "run python -m tests.unit.packages_page to update the page"
+
+
+def test_each_package_names_existing_modules_to_read_first() -> None:
+    for folder in packages_page.packages():
+        package = folder.relative_to(ROOT).as_posix().replace("/", ".")
+        names = re.findall(r"`([\w.]+)`", packages_page.start_of(packages_page.docstring_of(folder)))
+        assert names, package
+        assert [name for name in names if not (is_object(f"{package}.{name}") or is_object(name))] == [], package
