@@ -18,7 +18,7 @@ from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.two_file_systems import TwoFileSystems
+from distcommit.fs.separate_store import TwoFileSystems
 from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelSource
