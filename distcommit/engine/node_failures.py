@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.run_settings import RunSettings
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.stores.state.job_store import marker_path, read_marker
 
 _OF_NODE = {

@@ -127,7 +127,9 @@ def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the typed error of a failed start. It is transient if another start with the same settings may succeed."""
+    """Return the typed error of a failed start: transient if another start with the same settings may succeed,
+    otherwise an error of the settings.
+    """
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone

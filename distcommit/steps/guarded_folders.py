@@ -89,7 +89,7 @@ class GuardedFolders:
         return self._look_first
 
     def expect_there(self, is_present: bool) -> None:
-        """Set whether the next folder probably exists, so that its status is read before it is created."""
+        """Set whether the next folder probably exists (`is_present`). If so, its status is read before a creation."""
         self._look_first = is_present and self._fs.has_links
 
     def _exists(self, folder: str) -> bool:

@@ -20,7 +20,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreErro
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, SnapshotName
 from distcommit.core.records.job_log_records import CutPhase
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,

@@ -19,7 +19,7 @@ from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.node_failures import NodeFailedError, hand_back, require_visible_store
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.two_file_systems import TwoFileSystems
+from distcommit.fs.separate_store import TwoFileSystems
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Operation
