@@ -241,8 +241,8 @@ ENTRIES = (
         cause="The path of the store leads to another folder on that machine than on the driver's.",
         impact="Other executors repeat the tasks of that machine. If none sees the store, the run ends.",
         action=(
-            "Mount the folders of `paths` on each machine under the same path, or use URLs of a shared file system, such"
-            " as HDFS or S3."
+            "Mount the folders of `paths` on each machine under the same path, or use URLs of a shared file system,"
+            " such as HDFS or S3."
         ),
     ),
     ErrorEntry(
