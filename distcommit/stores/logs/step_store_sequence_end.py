@@ -17,7 +17,7 @@ from distcommit.steps.failure_classification import classify_failures
 from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.logs.log_generation import require_not_moved
+from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.logs.record_changed_steps import record_changed_steps
 from distcommit.stores.state.job_store import JobStore
 
