@@ -30,6 +30,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.task_flow import Branch, TaskFlow
+from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps import changed_steps
 from distcommit.steps.changed_steps import MAX_BYTES
@@ -340,3 +341,47 @@ def opened_store(machine: Machine, sink: AnsweringSink) -> tuple[LogCommitStepSt
     store = LogCommitStepStore(context.fs, "/job/steps", context, max_attempts=9)
     store.create("job")
     return store, context
+
+
+@dataclass
+class TogetherSink(AnsweringSink):
+    """A sink of one commit group, whose requests are combined into one commit."""
+
+    name: ClassVar[str] = "together"
+    grouped_by: ClassVar[str] = "target"
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return "target"
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return _Aggregated(self)
+
+
+@dataclass
+class _Aggregated(AggregatedCommitter[Sequence[CommitRequest]]):
+    sink: TogetherSink
+
+    def combine(self, requests: Sequence[CommitRequest]) -> Sequence[CommitRequest]:
+        return requests
+
+    def commit_aggregated(self, aggregated: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        self.sink.requests += aggregated
+        return [self.sink.answer(request) for request in aggregated]
+
+
+@pytest.mark.parametrize("job_level", [False, True])
+def test_aggregated_commit_changes_the_infos_of_each_request(job_level: bool) -> None:
+    machine, world = Machine(), World(job_level=job_level)
+    sink = TogetherSink(answer=lambda request: RetryLater("later", [f"rest of {request.dataset_urn}"]))
+    run_with(sink, machine, source(a=1, b=1), world)
+    assert {urn: changes(machine, urn) for urn in ("a", "b")} == {"a": 1, "b": 1}
+    last = TogetherSink()
+    assert run_with(last, machine, NOTHING, world).succeeded
+    assert [request.infos for request in last.requests] == [("rest of a",), ("rest of b",)]
+
+
+def test_at_least_once_repeats_the_request_with_its_first_infos() -> None:
+    machine, sink = Machine(), AnsweringSink(answer=counting)
+    run_with(sink, machine, source(a=1), World(at_least_once=True))
+    assert len(sink.infos) > 1
+    assert sink.infos == [({"values": ["a/0/0"]},)] * len(sink.infos)
