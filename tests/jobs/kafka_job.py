@@ -44,6 +44,8 @@ class KafkaJob:
     produced: int = 0
     runs: int = 0
     config: dict[str, Any] = field(default_factory=dict)
+    has_own_processes: bool = False
+    """Whether no command runs in this process: Spark's workers do not see variables that a test sets later."""
 
     @property
     def path(self) -> Path:
@@ -82,10 +84,11 @@ class KafkaJob:
     def cli(self, command: str, *arguments: str, timeout_s: float = 240) -> tuple[int, dict[str, Any], str]:
         """Run a CLI command; return its exit code, its JSON, and its error output.
 
-        If the job's Spark settings are those of the session that tests share, the command runs in this process.
+        If the job's Spark settings are those of the session that tests share, the command runs in this process, unless
+        the job has processes of its own.
         """
         words = [*command.split(), str(self.path), "--json", *arguments]
-        if self.config.get("spark") == {"master": MASTER}:
+        if not self.has_own_processes and self.config.get("spark") == {"master": MASTER}:
             done = run_here(words, PACKAGE_ROOT)
         else:
             done = subprocess.run(
