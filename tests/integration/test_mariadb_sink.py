@@ -297,7 +297,11 @@ def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) ->
     target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
     assert target.rows("naive") == [(1,)], "without a COMMIT"
     connection = connected(target.url, target.server.password, "verify")
-    with connection, pytest.raises(TransientError, match="ended a transaction before its COMMIT"), transaction(connection):
+    with (
+        connection,
+        pytest.raises(TransientError, match="ended a transaction before its COMMIT"),
+        transaction(connection),
+    ):
         execute(connection, "CREATE TABLE y (n bigint)")
 
 

@@ -224,7 +224,11 @@ def test_trigger_that_ends_the_transaction_leaves_nothing_committed(target: Targ
 
 def test_missing_transaction_is_not_reported_as_committed(target: Target) -> None:
     connection = connected(str(target.path))
-    with closing(connection), pytest.raises(TransientError, match="ended a transaction before its COMMIT"), transaction(connection):
+    with (
+        closing(connection),
+        pytest.raises(TransientError, match="ended a transaction before its COMMIT"),
+        transaction(connection),
+    ):
         connection.execute("ROLLBACK")
 
 
