@@ -123,7 +123,9 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit the steps of each sink with one call of its committer."""
+        """Commit the steps of each sink with one call of its committer. Return for each step None, or the reason of its
+        failure. `verdicts` are not used, because the committer checks what is done.
+        """
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
             indices = [index for index, step in enumerate(steps) if step.sink_name == name]

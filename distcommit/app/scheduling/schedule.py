@@ -163,7 +163,7 @@ class Schedule:
         return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
     def silent(self, name: str, *, is_unresponsive: bool) -> Schedule:
-        """Record whether the job's storage responds. `is_unresponsive`: it does not."""
+        """Return the schedule with the job's storage recorded as unresponsive, or as responding again."""
         return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
     def record_late_begin(self, name: str, moment: Moment) -> Schedule:

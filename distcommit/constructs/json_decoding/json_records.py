@@ -168,11 +168,15 @@ class JsonReader:
     def _by_arrow(
         self, text: pa.Buffer, wire: pa.Schema, on_other_fields: Literal["error", "ignore"], rows: int
     ) -> list[pa.Array] | None:
-        """Return the columns; None if the number of objects is not `rows`.
+        """Read JSON with Arrow's reader. Return the columns; None if it finds another number of objects than `rows`.
+
+        Args:
+            text: one JSON object on each line.
+            wire: schema that Arrow reads with; some values, such as times, are read as text and cast afterwards.
 
         Raises:
-            pa.ArrowException: if Arrow's reader fails.
-            _MightDifferError: if the decoder's result might differ.
+            pa.ArrowException: if Arrow's reader fails, or a value does not fit its column.
+            _MightDifferError: if `self._decoder` might reject a value, or convert it to another one.
         """
         read = pj.read_json(
             pa.BufferReader(text),

@@ -59,7 +59,7 @@ class Decoder(Protocol):
         """Schema of the decoded records; all columns may be null."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        """Decode messages. Yield one piece for each Arrow schema."""
+        """Decode messages of one registry schema. Yield a `Decoded` for each Arrow schema that they result in."""
 
 
 _KEEP = (

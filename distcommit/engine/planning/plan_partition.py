@@ -259,8 +259,8 @@ def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Mani
     """Return the manifest, which assigns work units to tasks. Costs O(partitions + buckets).
 
     Large work units get tasks of their own, packed worst-fit decreasing. All others are read by the task of the
-    partition that owns their bucket, unless that partition has much more to read than others. Large work units are read
-    with the others if the order matters: of datasets by freshness, or of a dataset's work units to resume a killed run.
+    partition that owns their bucket, unless that partition has much more to read than others. If datasets are read in
+    the order of their freshness, or a killed run may be resumed, large work units are read with the others.
     """
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)

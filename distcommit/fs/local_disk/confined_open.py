@@ -56,7 +56,9 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open the target of an absolute link, if it is beneath the root."""
+    """Open the target of an absolute link. Raises OutsideRootError if it is not beneath the root, and OSError if it
+    cannot be opened.
+    """
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:

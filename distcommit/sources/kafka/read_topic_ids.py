@@ -1,4 +1,6 @@
-"""Topic ids, read from the cluster. `plan_dataset` and `extractor` compare them to detect a recreated topic."""
+"""Topic ids and partition numbers, read from the cluster. `plan_dataset` and `extractor` compare the ids to detect a
+recreated topic.
+"""
 
 from __future__ import annotations
 

@@ -159,7 +159,8 @@ class CommitLog(LogView):
     def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
         """Return a state and the record decided on it.
 
-        The last known state is used if the record is valid there, otherwise a refreshed one.
+        This is the last known state if a record is decided there and valid. Otherwise, and with `refresh`, it is a
+        refreshed state, where the record may be None or not valid.
         """
         fold = self.refresh() if refresh else self.latest()
         record = decide(fold)

@@ -238,10 +238,11 @@ def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
 
 
 def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
-    """Create the new logs, durably, and check that each has exactly the required content.
+    """Create the new logs, durably. Return the number of datasets in them.
 
-    Other content, from a backup or another program, would count after the switch. Return the number of datasets in the
-    logs.
+    Raises:
+        CorruptError: if a log has other content than required, from a backup or another program. It would count after
+            the switch. If another process has switched already, the error of `require_fence` is raised instead.
     """
     logs = _logs(after, epoch)
     make_beginnings = partial(next_log_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)

@@ -182,7 +182,7 @@ class CommitStepStoreContract(ABC):
 
     @pytest.fixture
     def store(self, reopen: Callable[[], CommitStepStore]) -> CommitStepStore:
-        """Return a new store with the job `job`."""
+        """Return a new store that has one job, named `job`."""
         opened = reopen()
         assert not opened.exists("job")
         assert opened.create("job")

@@ -106,7 +106,7 @@ class ConverterContract(ABC):
         return sorted(good, key=lambda pair: pair[0]), rejected
 
     def hostile_batch(self) -> pa.RecordBatch:
-        """Return records of the same schema with extreme values."""
+        """Return records of `make_batch`'s schema with extreme values."""
         schema = self.make_batch().schema
         columns = [_hostile(field, index) for index, field in enumerate(schema)]
         rows = max(len(column) for column in columns)

@@ -78,7 +78,7 @@ class SourceContract(ABC):
     def planned(
         elements: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
-        """Return the plans and problems of datasets."""
+        """Return the elements that are plans or problems of datasets, without facts and skipped datasets."""
         return [
             planned for planned in elements if not isinstance(planned, SourceFact | SkippedDataset | DeferredRecords)
         ]

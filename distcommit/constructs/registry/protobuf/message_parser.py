@@ -191,7 +191,12 @@ class MessageParser:
         return total
 
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
-        """Check a message. `within`: the types around it, its own last. A recursive type is kept as bytes."""
+        """Raise ValueError if the message, or a message in it, has a value that its column can't hold.
+
+        Args:
+            within: names of the message types from the outermost to its own. Fields of one of these types are not
+                checked, because a recursive type is kept as bytes.
+        """
         checked = self._types.get(within[-1])
         if checked is None:
             return
