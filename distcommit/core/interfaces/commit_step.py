@@ -121,7 +121,8 @@ class CommitStep(ABC):
 
     @property
     def commit_counts(self) -> FlowCounts:
-        """Return the counts of this step object's requests to its committer, with retries, time and the sink's counters.
+        """Return the counts of this step object's requests to its committer: answers, retries, time and the sink's own
+        counters.
 
         Of steps that are committed together, the first has the retries, the time and the counters of all. The default
         is empty.
