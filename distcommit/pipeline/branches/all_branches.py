@@ -29,7 +29,7 @@ from distcommit.core.work_units import (
     error_branch_of,
 )
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
-from distcommit.pipeline.branches.converter_chain import Chain, Tally, without_rows
+from distcommit.pipeline.branches.construct_chain import Chain, Tally, without_rows
 from distcommit.pipeline.branches.error_branches import ErrorBranches, Rejections
 from distcommit.pipeline.branches.error_columns import error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask

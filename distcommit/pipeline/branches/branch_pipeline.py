@@ -16,7 +16,7 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.core.task_properties import PropertyValue
 from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
-from distcommit.pipeline.branches.converter_chain import Chain, Rejection
+from distcommit.pipeline.branches.construct_chain import Chain, Rejection
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_stage

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pyarrow as pa
 
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, error_branch_of
-from distcommit.pipeline.branches.converter_chain import Rejection
+from distcommit.pipeline.branches.construct_chain import Rejection
 from distcommit.pipeline.branches.error_columns import error_records
 from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.sink import AttemptFiles

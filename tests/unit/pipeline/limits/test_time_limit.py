@@ -15,7 +15,7 @@ from distcommit.core.error_handling.stored_errors import is_permanent
 from distcommit.core.errors import TimeLimitError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.work_units import WorkUnit
-from distcommit.pipeline.branches.converter_chain import Chain
+from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage

@@ -30,7 +30,7 @@ from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import failed_state, ingest_partition
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.pipeline.branches.converter_chain import Chain
+from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog

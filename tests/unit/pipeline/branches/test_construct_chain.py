@@ -9,7 +9,7 @@ import pyarrow as pa
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.work_units import WorkUnit
-from distcommit.pipeline.branches.converter_chain import Chain
+from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import Stage
 from distcommit.testing.fakes.conversion import unit_of
