@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from distcommit.constructs.json_decoding.json_records import JsonReader, JsonRecords
+from distcommit.constructs.json_decoding.json_reader import JsonReader, JsonRecords
 from distcommit.core.errors import NEW_FIELDS, RecordError
 from distcommit.schemas.column_types import arrow_type, field_name
 from distcommit.schemas.inferred_fields import (

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.json_decoding.json_records import JsonReader
+from distcommit.constructs.json_decoding.json_reader import JsonReader
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.cast import Cast
-from distcommit.constructs.json_decoding.json_records import JsonReader
+from distcommit.constructs.json_decoding.json_reader import JsonReader
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json_decoding.json_records import JsonReader
+from distcommit.constructs.json_decoding.json_reader import JsonReader
 from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json_decoding import json_records
-from distcommit.constructs.json_decoding.json_records import JsonReader, JsonRecords, _wire_type
+from distcommit.constructs.json_decoding import json_reader
+from distcommit.constructs.json_decoding.json_reader import JsonReader, JsonRecords, _wire_type
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
@@ -444,7 +444,7 @@ def test_good_records_are_read_as_a_batch() -> None:
     without_others = pa.array([json.dumps(value).encode(), b"{}", None, b'{"i": 5}'], pa.binary())
     reader = JsonReader(COLUMNS)
     for given_values, is_looked_through in ((without_others, 0), (array, 1), (without_others, 1)):
-        with patch.object(json_records, "_may_hide", wraps=json_records._may_hide) as looked:
+        with patch.object(json_reader, "_may_hide", wraps=json_reader._may_hide) as looked:
             at_once = reader._at_once(given_values)
         assert at_once is not None
         assert comparable(JsonRecords(at_once)) == comparable(READER._one_by_one(given_values))

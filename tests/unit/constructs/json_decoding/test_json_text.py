@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distcommit.constructs.calendar_times import are_uniform_utc_times
-from distcommit.constructs.json_decoding import json_records
-from distcommit.constructs.json_decoding.json_records import (
+from distcommit.constructs.json_decoding import json_reader
+from distcommit.constructs.json_decoding.json_reader import (
     _NOT_FINITE,
     _PART_BYTES,
     _ZONED,
@@ -61,7 +61,7 @@ parts = st.sampled_from([*letters, b"NaN", b"Na", b"Inf", b"In", b"Infinity", b"
 
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity"])
 def test_non_finite_number_is_detected_across_parts(word: bytes) -> None:
-    with patch.object(json_records, "_PART_BYTES", 16):
+    with patch.object(json_reader, "_PART_BYTES", 16):
         for place in range(32):
             assert hides(b'{"a":%s}' % (b" " * place + word))
             assert not hides(b'{"a":"%s"}' % (b" " * place + word))
@@ -83,7 +83,7 @@ def test_single_pass_search_equals_the_search_value_by_value(values: list[bytes]
     assert (joined_text is not None) == is_text
     if joined_text is not None:
         assert joined_text.to_pybytes() == joined
-        with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
+        with patch.object(json_reader, "_PART_BYTES", 8), patch.object(json_reader, "_SHALLOW", 3):
             assert _may_hide(texts, joined_text) == (bool(_NOT_FINITE.search(joined)) or is_deep)
 
 
@@ -93,9 +93,9 @@ def test_batch_reader_rejects_values_deeper_than_its_limit(nested: Callable[[pa.
     for _ in range(3):
         kind = nested(kind)
     reader, text = JsonReader(pa.schema({"a": kind})), json.dumps({"a": deep_value(kind)})
-    with patch.object(json_records, "_SHALLOW", 5):
+    with patch.object(json_reader, "_SHALLOW", 5):
         assert reader._at_once(pa.array([text, "{}"])) is not None
-    with patch.object(json_records, "_SHALLOW", 3):
+    with patch.object(json_reader, "_SHALLOW", 3):
         assert reader._at_once(pa.array([text, "{}"])) is None
         assert reader.read_if_no_new_field(pa.array([text, "{}"]), pa.schema({"a": kind})) is None
 

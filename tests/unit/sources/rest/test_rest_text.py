@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.constructs.json_decoding.json_records import JsonReader
+from distcommit.constructs.json_decoding.json_reader import JsonReader
 from distcommit.core.errors import SourceError
 from distcommit.sources.rest.responses import Answer, value_at
 from tests.unit.sources.rest.rest_pages import Pages, paging_of, values_of
