@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         TaskCheck,
         TaskChecker,
     )
-    from distcommit.core.interfaces.extract_description import Extract, TableType
     from distcommit.core.interfaces.ledger import LedgerRow
     from distcommit.core.interfaces.provenance import Provenance
     from distcommit.core.interfaces.sink import (
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         StagingArea,
     )
     from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
+    from distcommit.core.interfaces.source_table import Extract, TableType
     from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
     from distcommit.core.watermark import Watermark
     from distcommit.core.work_units import DatasetPlan, WorkUnit
@@ -128,7 +128,7 @@ _MODULES = {
     "core.interfaces.committer": "AlreadyCommitted CommitRequest Committed FailedForGood RetryLater SealRequest"
     " SinkCommitter",
     "core.interfaces.constructs": "BranchCounts Converted Converter ForkOperator RowChecker TaskCheck TaskChecker",
-    "core.interfaces.extract_description": "Extract TableType",
+    "core.interfaces.source_table": "Extract TableType",
     "core.interfaces.ledger": "LedgerRow",
     "core.interfaces.sink": "AttemptIdentity Origin Prepared Sink SinkWriter StagingArea",
     "core.interfaces.source": "Extraction Extractor Source SourceState",

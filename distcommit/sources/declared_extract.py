@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 from pydantic import field_validator
 
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.source import SourceSettings
+from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.support.setting_checks import check_distinct
 from distcommit.core.support.settings_model import SettingsModel
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.core.interfaces.source_table import Extract
 from distcommit.testing.fakes.notes_sink import NotesSink, NotesWriter
 
 

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.cli.main import app
-from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT

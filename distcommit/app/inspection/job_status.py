@@ -13,7 +13,7 @@ from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RunRow
 from distcommit.app.inspection.work_unit_rows import WorkUnitRow, rows_of_previous_run
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.extract_description import Extract
+from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel

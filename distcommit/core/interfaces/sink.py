@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
 from distcommit.core.interfaces.connection_hooks import Connected
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
+from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.task_properties import RecordsProperties

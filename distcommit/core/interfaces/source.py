@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.connection_hooks import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
+from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
@@ -277,7 +277,7 @@ class Source(ConnectedSource, ABC):
 
     def extract_of(self, dataset_urn: str) -> Extract | None:
         """Return the table that a dataset is an extract of, by the settings; None if they do not name it. A work unit's
-        own extract (`core.interfaces.extract_description.with_extract`) overrides it."""
+        own extract (`core.interfaces.source_table.with_extract`) overrides it."""
         return None
 
     @abstractmethod

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.core.errors import QualityError
-from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
+from distcommit.core.interfaces.source_table import extract_of
 from distcommit.core.records.maintenance_units import ReprocessedFiles, maintenance_kind
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (

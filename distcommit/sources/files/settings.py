@@ -14,9 +14,9 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceState
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
 from distcommit.core.records.fixed_settings import FixedSetting

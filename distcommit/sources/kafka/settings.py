@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, field_validator
 
-from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import (
     GroupPositions,
@@ -18,6 +17,7 @@ from distcommit.core.interfaces.source import (
     SourceState,
     stored_incarnations,
 )
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceState
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Source
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
 from distcommit.sources.declared_extract import DeclaredExtract, DescribedSource

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError, SourceError
-from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, SourceState, stored_incarnations
+from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command

@@ -11,8 +11,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.interfaces.source_table import extract_of
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import WorkUnit
 from distcommit.sources.sql.columns import CONVERSION_ERRORS

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlalchemy import types
 
-from distcommit.core.interfaces.extract_description import TableType
+from distcommit.core.interfaces.source_table import TableType
 from distcommit.sources.sql.columns import kind_of
 from distcommit.sources.sql.table_selection import Tables
 from distcommit.sources.sql.tables import Reflected

@@ -10,8 +10,8 @@ from typing import Protocol
 from msgspec import structs
 
 from distcommit.core.errors import SourceError, TransientError
-from distcommit.core.interfaces.extract_description import Extract, with_extract
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.interfaces.source_table import Extract, with_extract
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.missing_datasets import require_listed

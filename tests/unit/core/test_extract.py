@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract_description import Extract, TableType, extract_of, with_extract
+from distcommit.core.interfaces.source_table import Extract, TableType, extract_of, with_extract
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.pipeline.task_flow import TaskFlow

@@ -18,10 +18,10 @@ from msgspec.structs import replace as changed
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.errors import SourceError, kind_of
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
-from distcommit.core.interfaces.extract_description import Extract, TableType, with_extract
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from distcommit.core.interfaces.source_table import Extract, TableType, with_extract
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit

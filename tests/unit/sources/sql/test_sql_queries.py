@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract_description import EXTRACT
 from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.interfaces.source_table import EXTRACT
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
