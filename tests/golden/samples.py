@@ -6,7 +6,7 @@ import msgspec
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
-from distcommit.core.records.deferred_counts import deferred
+from distcommit.core.records.deferred_records import deferred
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
-from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
+from distcommit.core.records.deferred_records import DeferredCause, DeferredCounts
 from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure

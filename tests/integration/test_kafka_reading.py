@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.source import (
     SourceSettings,
     SourceState,
 )
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan
 from distcommit.schemas.known_columns import Columns

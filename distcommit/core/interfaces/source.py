@@ -14,7 +14,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.interfaces.target_identity import Target
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.previous_run import WorkUnitResult

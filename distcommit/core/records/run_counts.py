@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from distcommit.core.records.deferred_counts import DeferredCounts
+from distcommit.core.records.deferred_records import DeferredCounts
 from distcommit.core.work_units import ConstructCounts, TaskOutcome, TaskState
 
 _FEWEST_JUDGED = 10

@@ -21,7 +21,7 @@ from distcommit.core.errors import (
     plain_text,
 )
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.run_counts import RunCounts

@@ -22,7 +22,7 @@ from itertools import pairwise
 import sqlalchemy as sa
 
 from distcommit.core.errors import SourceError
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit

@@ -12,7 +12,7 @@ from msgspec import structs
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.interfaces.source_table import Extract, with_extract
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError

@@ -24,7 +24,7 @@ from distcommit.core.interfaces.source import (
     Source,
     SourceState,
 )
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.sequences import SealedSequence

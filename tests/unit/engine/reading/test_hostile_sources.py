@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, SkippedDataset
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult

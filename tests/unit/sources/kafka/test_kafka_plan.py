@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.read_failure_records import ReadFailure

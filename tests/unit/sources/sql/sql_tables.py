@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, SourceState
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan

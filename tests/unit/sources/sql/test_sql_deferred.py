@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.watermark import Watermark
 from distcommit.sources.sql import next_range
 from distcommit.sources.sql.settings import SqlSource

@@ -16,7 +16,7 @@ import pytest
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.interfaces.source_table import EXTRACT
-from distcommit.core.records.deferred_counts import DeferredRecords
+from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
