@@ -15,7 +15,7 @@ from distcommit.core.records.run_counts import COMMIT_COUNTS, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.log_state import Fold
-from distcommit.stores.history.attempt_rows import Attempt, count_attempts
+from distcommit.stores.history.attempt_counts import Attempt, count_attempts
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, TaskRows, read_run_table
 from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_renewal_late

@@ -16,7 +16,7 @@ from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command
 from distcommit.engine.run_events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
 from distcommit.engine.system_clock import SystemClock
-from distcommit.stores.history.attempt_rows import Attempt
+from distcommit.stores.history.attempt_counts import Attempt
 from distcommit.stores.history.run_table import TaskRows
 from distcommit.stores.state.job_store import JobStore
 

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.source import Lag
 from distcommit.engine.driver.task_progress import progress_folder, read_progress
 from distcommit.engine.run_events import Progressed
-from distcommit.stores.history.attempt_rows import Attempt
+from distcommit.stores.history.attempt_counts import Attempt
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, recorded_epochs
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from distcommit.stores.history.attempt_rows import Attempt
+from distcommit.stores.history.attempt_counts import Attempt
 from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
 
 

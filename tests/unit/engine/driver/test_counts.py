@@ -29,7 +29,7 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 from distcommit.engine.driver.task_reports import Report, Tally, sum_reports
 from distcommit.engine.planning.plan_partition import PlanReport
 from distcommit.engine.run_events import Event
-from distcommit.stores.history.attempt_rows import Attempt
+from distcommit.stores.history.attempt_counts import Attempt
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows
 

@@ -14,7 +14,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import SequenceDone
-from distcommit.stores.history.attempt_rows import Attempt, count_attempts
+from distcommit.stores.history.attempt_counts import Attempt, count_attempts
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind, TaskRows, read_run_table
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.committing.situations import WORLD
