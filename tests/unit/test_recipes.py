@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import distcommit
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.sections.schedule_settings import ScheduleSettings
-from distcommit.app.scheduling.timetables import Cron
+from distcommit.app.scheduling.cron_and_interval import Cron
 from distcommit.cli.main import app
 
 ROOT = Path(distcommit.__file__).parents[1]

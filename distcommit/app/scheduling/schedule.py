@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from distcommit.app.scheduling.timetables import Moment, Timetable
+from distcommit.app.scheduling.cron_and_interval import Moment, Timetable
 
 LATE_MS = 60_000
 """Delay in milliseconds after which an observed firing counts as missed. If the clock is set back by more than this,

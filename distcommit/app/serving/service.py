@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distcommit.app.jobs.job import Job
+from distcommit.app.scheduling.cron_and_interval import Moment
 from distcommit.app.scheduling.schedule import Missed, Schedule
-from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_file_folder import JobFile, read_job_files, require_served
 from distcommit.app.serving.run_process import run_in_process
 from distcommit.app.serving.served_job import (

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from distcommit.app.scheduling.cron_and_interval import Cron, Interval, Timetable
 from distcommit.app.scheduling.schedule import Missed, Plan
-from distcommit.app.scheduling.timetables import Cron, Interval, Timetable
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 
 _LONGEST_S = 366 * 24 * 3600

@@ -12,8 +12,8 @@ from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, choice
 from distcommit.app.migration.gobblin.kafka_conversion import put_kafka
 from distcommit.app.migration.gobblin.sink_conversion import put_sinks
 from distcommit.app.migration.gobblin.table_conversion import TABLE_SOURCES, put_tables
-from distcommit.app.scheduling.quartz import from_quartz
-from distcommit.app.scheduling.timetables import Cron
+from distcommit.app.scheduling.cron_and_interval import Cron
+from distcommit.app.scheduling.quartz_conversion import from_quartz
 from distcommit.core.errors import ConfigurationError
 
 

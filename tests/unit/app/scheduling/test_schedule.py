@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from distcommit.app.scheduling.cron_and_interval import Cron, Interval, Moment
 from distcommit.app.scheduling.schedule import HELD_WAIT_MS, LATE_MS, STUCK_MS, Missed, Plan, Schedule
-from distcommit.app.scheduling.timetables import Cron, Interval, Moment
 from tests.stateful.profiles import effort
 
 NOON = 1_800_000_000_000 // 86_400_000 * 86_400_000 + 12 * 3_600_000

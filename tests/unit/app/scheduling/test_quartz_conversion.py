@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.scheduling.quartz import from_quartz
-from distcommit.app.scheduling.timetables import Cron
+from distcommit.app.scheduling.cron_and_interval import Cron
+from distcommit.app.scheduling.quartz_conversion import from_quartz
 
 
 @pytest.mark.parametrize(

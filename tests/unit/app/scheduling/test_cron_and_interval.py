@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from distcommit.app.scheduling.timetables import Cron, Interval, Moment
+from distcommit.app.scheduling.cron_and_interval import Cron, Interval, Moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING, AUTUMN = datetime(2026, 3, 29, tzinfo=BERLIN), datetime(2026, 10, 25, tzinfo=BERLIN)
