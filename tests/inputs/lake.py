@@ -14,9 +14,9 @@ from distcommit.core.interfaces.committer import FailedForGood
 from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.sinks.console.sink import ConsoleSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.files.field_folders import FieldPartition, split
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition, split
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.sinks.table_formats.partition_values import NO_VALUE

@@ -194,7 +194,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "core/support/installation.py": "pip's record of an installation",
     "sinks/delta/tables.py": "Delta's log",
     "sinks/files/footer.py": "the endings of formats",
-    "sinks/files/time_folders.py": "time folders, which a job file configures",
+    "sinks/files/split_by_time.py": "time folders, which a job file configures",
     "sinks/iceberg/new_snapshot.py": "Iceberg's manifests",
     "sinks/iceberg/catalog/sql_tables.py": "Iceberg's metadata files",
     "sinks/base/file_names.py": "the one module for files known only to sinks with their own target",

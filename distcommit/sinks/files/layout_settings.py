@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.column_names import check_fields
-from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.formats.parquet_dictionaries import leaves
-from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
+from distcommit.sinks.files.split_by_field import FieldPartition, Partition, check_partitions
+from distcommit.sinks.files.split_by_time import TimePartition, folder_end_ms
 
 _ENDINGS = {"zstd": "zst", "gzip": "gz"}
 

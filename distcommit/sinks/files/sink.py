@@ -38,9 +38,9 @@ from distcommit.core.work_units import (
 )
 from distcommit.protocol.paths.output import published_folder, published_name, published_start
 from distcommit.protocol.paths.staging import staged_name, writing_name
-from distcommit.sinks.files.field_folders import folder_names, split
 from distcommit.sinks.files.layout_settings import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
+from distcommit.sinks.files.split_by_field import folder_names, split
 from distcommit.sinks.table_formats.partition_values import PartitionValues
 from distcommit.steps.rename_step import FsRenameCommitStep
 

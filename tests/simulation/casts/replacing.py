@@ -16,8 +16,8 @@ from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls, Operation

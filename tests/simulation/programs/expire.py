@@ -25,7 +25,7 @@ from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sinks.files.split_by_time import TimePartition
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions

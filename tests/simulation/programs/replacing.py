@@ -15,8 +15,8 @@ from distcommit.app.auditing.files.read_published_files import read_published
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions

@@ -26,7 +26,7 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sinks.files.split_by_time import TimePartition
 from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.snapshots.expiry_requests import put_expiry_request

@@ -27,7 +27,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.protocol.paths.store import segment_name
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
+from distcommit.sinks.files.split_by_time import TimePartition, folder_end_ms
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.tombstones import read_tombstone
 from distcommit.stores.logs.fencing import end_run

@@ -39,8 +39,8 @@ from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.paths.shared_names import work_unit_name
 from distcommit.protocol.seal_decision import CommitPolicy
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import FILE_A_RECORD, World

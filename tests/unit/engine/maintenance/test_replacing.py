@@ -15,9 +15,9 @@ from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import recover
 from distcommit.protocol.paths.output import is_tombstone
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.stores.folders.tombstones import Tombstone, newest_replacements, read_tombstone, superseded_by
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions

@@ -20,7 +20,7 @@ from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import Compression, FileFormat
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
-from distcommit.sinks.files.time_folders import UNKNOWN_TIME
+from distcommit.sinks.files.split_by_time import UNKNOWN_TIME
 
 URN = "kafka:flights/2013"
 ORIGIN = Provenance("kafka_partition", "kafka_offset")

@@ -19,7 +19,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
-from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sinks.files.split_by_time import TimePartition
 from tests.unit.sinks.files.attempts import (
     DAY_MS,
     FORMATS,

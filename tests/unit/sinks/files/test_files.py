@@ -23,7 +23,7 @@ from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
-from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sinks.files.split_by_time import TimePartition
 from tests.unit.sinks.files.attempts import (
     DAY_MS,
     FORMATS,

@@ -11,8 +11,8 @@ import pytest
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import split
 from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.unit.sinks.iceberg.iceberg_target import Target, ids

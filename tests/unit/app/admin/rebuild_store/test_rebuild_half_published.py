@@ -22,8 +22,8 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import ByValue, TurningAway

@@ -15,8 +15,8 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
-from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.split_by_field import FieldPartition
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store, rebuild, remove_clean_mark

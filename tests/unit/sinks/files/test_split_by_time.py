@@ -16,7 +16,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
+from distcommit.sinks.files.split_by_time import UNKNOWN_TIME, TimePartition, split_by_time
 from tests.unit.sinks.files.attempts import FORMATS, batch_of, expected_folder, files_in
 
 
