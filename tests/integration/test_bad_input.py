@@ -8,9 +8,8 @@ import shutil
 import signal
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,10 +31,12 @@ from distcommit.engine.driver.run import RunResult
 from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.spark.java_check import check_java
 from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.state.job_lock import JobLock
+from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.lossy_proxy import LossyProxy
@@ -60,7 +61,7 @@ class FewSettings:
     epoch: int = 1
     alone: str = ""
     after_death: bool = False
-    store: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(job="job"))
+    store: JobStore | None = None
 
 
 def die(settings: RunSettings, task: int) -> Report:
@@ -69,8 +70,9 @@ def die(settings: RunSettings, task: int) -> Report:
     return Report()
 
 
-def test_dead_worker_is_reported_as_the_cause(spark: SparkSession) -> None:
-    settings: Any = FewSettings()
+def test_dead_worker_is_reported_as_the_cause(spark: SparkSession, tmp_path: Path) -> None:
+    roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
+    settings: Any = FewSettings(store=open_store(LocalFileSystem(), roots, "job", create=True))
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
         SparkLaunch(spark)(die, settings, 2, Report)
 

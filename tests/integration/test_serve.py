@@ -239,5 +239,5 @@ def test_unreachable_master_fails_only_its_own_job(tmp_path: Path) -> None:
         (text,) = [item["text"] for item in events(run) if item["event"] == "failed"]
         assert strike(run, "driver", signal.SIGTERM, random.Random(1))
         assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
-    assert "SPARK_UNAVAILABLE: Spark does not start [master=spark://127.0.0.1:9, job=far]; found the master" in text
-    assert "To do: check that the cluster of spark.master" in text
+    assert "SPARK_UNAVAILABLE: Spark's master does not accept connections [master=spark://127.0.0.1:9" in text
+    assert "To do: start the cluster, or correct spark.master" in text

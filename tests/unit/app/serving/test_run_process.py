@@ -45,7 +45,7 @@ def error_of(job: Job, act: str = "") -> DistcommitError:
 
 
 def test_error_of_the_run_arrives_with_its_type_and_the_job(tmp_path: Path) -> None:
-    job = write(tmp_path)
+    job = write(tmp_path, spark={"master": "yarn"})  # not checked before the lock
     store = job.open_store(create=True)
     with JobLock(store.fs, store.roots.store, "another-run", 60, SystemClock()):
         error = error_of(job)
@@ -108,7 +108,7 @@ def test_process_that_begins_no_run_is_ended_after_the_time_limit(
 def test_log_records_of_the_process_are_logged_and_prints_do_not_disturb_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = write(tmp_path)
+    job = write(tmp_path, spark={"master": "yarn"})  # not checked before the lock
     store = job.open_store(create=True)
     with JobLock(store.fs, store.roots.store, "another-run", 60, SystemClock()), caplog.at_level(logging.WARNING):
         assert isinstance(error_of(job, "log"), LockHeldError)
