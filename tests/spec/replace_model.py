@@ -1,6 +1,6 @@
 """Executable model of replacing published files by a tombstone, beside the rules of `log_model`.
 
-It covers reprocessing, and publishers that replace.
+It covers reprocessing, compaction, and publishers that replace.
 
     python -m tests.spec.replace_model                      the table: every scenario and every naive variant
     python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
@@ -17,6 +17,10 @@ reads which files are live at the done epoch that it sees. It stages a replaceme
 and seals it with the file. The replacement names all live files (or the accepted ones of the record's own partition, of
 two) and the replacement before it, and lists the records that they held. So the newest replacement alone lists
 everything that was replaced. It stays when the files that it names are deleted, until the next one's turn.
+
+A compaction (a third kind of run) merges the live files of the branch into one. Its tombstone names them, as the
+tombstone of a reprocess names error files, and is deleted after them. The conservation check comes before the seal: the
+merged file has exactly the records of the files that the tombstone names.
 
 One action is one effect: a record, one rename, one deletion. An actor that never moves again has crashed. An actor that
 continues with the files in its hands after a newer fence is a zombie (a publisher, or a late deleter). Only valid
@@ -89,6 +93,7 @@ class Scen(NamedTuple):
 
 Moves = Iterator[tuple[str, State]]
 GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
+SMALL = File("good", 1, "second", (1,))
 
 
 @cache
@@ -252,8 +257,8 @@ def deletes(m: Mover) -> Moves:
 
 def plans(m: Mover) -> Moves:
     """Read the live error files and plan them. Each record is accepted, or rejected again."""
-    if m.p.kind == "replacer":
-        yield from replaces(m)
+    if m.p.kind in ("replacer", "compactor"):
+        yield from replaces(m) if m.p.kind == "replacer" else compacts(m)
         return
     errors = [file for file in live(m.s.output, m.t.done, m.v) if file.kind == "error"]
     fed = tuple(record for file in errors for record in file.records)
@@ -288,6 +293,23 @@ def replaces(m: Mover) -> Moves:
     sequence = Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
     yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
                staged=m.s.staged | {new, stone})  # fmt: skip
+
+
+def compacts(m: Mover) -> Moves:
+    """Merge the live files of the branch. The conservation check refuses a merged file with other records."""
+    t, e, own = m.t, m.p.e, m.p.id
+    small = [file for file in live(m.s.output, t.done, m.v) if file.kind == "good"]
+    if t.state != "idle" or t.closed >= e or len(small) < 2:
+        yield m.go("has nothing to do", "ends")
+        return
+    read = small[:-1] if "drops_file" in m.v else small
+    named = small[:-1] if "forgets_file" in m.v else small
+    merged = File("good", e, own, tuple(record for file in read for record in file.records))
+    if "unchecked" not in m.v and merged.records != tuple(record for file in named for record in file.records):
+        yield m.go("finds other records than in the files to supersede", "ends")
+        return
+    sequence = Seq(URN, e, (merged, File("tomb", e, own, (), tuple(named))), t.wm, t.wm, 0, False)
+    yield m.go(f"stages {shown(merged)}", "seals", (sequence,), staged=m.s.staged | set(sequence.files))
 
 
 def seals(m: Mover) -> Moves:
@@ -359,7 +381,7 @@ def person(m: Mover) -> Moves:
                 yield m.go(f"undoes {shown(file)}", x=tuple(remaining), output=m.s.output - {file})
 
 
-ACTORS = {"run": run, "replacer": run, "person": person}
+ACTORS = {"run": run, "replacer": run, "compactor": run, "person": person}
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -372,7 +394,7 @@ def moves(s: State, scen: Scen) -> Moves:
 def scenario(name: str, switches: str = "") -> Scen:
     fenced = Rec("FENCE", 2, "A")
     planning = Proc("A", e=2, phase="plans")
-    replacing = planning._replace(kind="replacer")
+    replacing, compacting = planning._replace(kind="replacer"), planning._replace(kind="compactor")
     twin, person_ = Proc("B", e=2, phase="plans"), Proc("H", "person")
     procs: dict[str, tuple[Proc, ...]] = {
         "twins": (planning, twin, Proc("N")),
@@ -387,20 +409,26 @@ def scenario(name: str, switches: str = "") -> Scen:
         "replace reprocess": (replacing, Proc("R"), Proc("N", "replacer")),
         "partition abandon": (replacing, person_, Proc("N", "replacer")),
         "partition chain": (Proc("A", "replacer"), Proc("B", "replacer"), Proc("C", "replacer")),
+        "compact twins": (compacting, Proc("B", "compactor", 2, "plans"), Proc("N", "compactor")),
+        "compact abandon": (compacting, person_, Proc("N", "compactor")),
+        "compact beside": (compacting, Proc("N"), Proc("C", "compactor")),
+        "compact chain": (Proc("A", "compactor"), Proc("N"), Proc("C", "compactor")),
     }
     init = State(
         (fenced,) if procs[name][0].e else (),
         frozenset(),
-        frozenset((GOOD, BAD)),
+        frozenset((GOOD, SMALL if name.startswith("compact") else BAD)),
         1,
         procs[name],
     )
-    return Scen(name, frozenset(switches.split()), name == "beside", init, name.startswith("partition"))
+    is_beside = name in ("beside", "compact beside", "compact chain")
+    return Scen(name, frozenset(switches.split()), is_beside, init, name.startswith("partition"))
 
 
 DESIGN = (
     *("twins", "abandon", "abandon twins", "beside", "chain", "deleters"),
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
+    *("compact twins", "compact abandon", "compact beside", "compact chain"),
 )
 NAIVE = (
     ("abandon", "delete_first", "error files are deleted before DONE"),
@@ -422,6 +450,13 @@ NAIVE = (
     ("replace reprocess", "keep_errors", "error files remain after the files beside them were replaced"),
     ("partition chain", "no_inherit", "a replacement of a partition omits the records of the previous one"),
     ("partition chain", "no_newest", "the newest replacement of partitions is deleted with its files"),
+    ("compact twins", "drops_file unchecked", "a compaction omits the records of a file that it supersedes"),
+    ("compact twins", "forgets_file unchecked", "a compaction does not supersede a file whose records it copied"),
+    ("compact twins", "no_closed", "a twin may seal again, because the watermark has not moved"),
+    ("compact abandon", "delete_first", "compacted files are deleted before DONE"),
+    ("compact abandon", "no_wait", "a deleter of compacted files that does not wait for DONE"),
+    ("compact abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("compact chain", "tombstone_first", "a tombstone is deleted before the compacted files that it names"),
 )
 
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_SECONDS = 1.0
 """Seconds after which no further dataset is compared."""
-_WITHOUT_NEW_RECORDS = ("recover", "expire")
+_WITHOUT_NEW_RECORDS = ("recover", "expire", "compact")
 """Commands whose runs write no records with the settings of the job file."""
 _RETURNED = (RunOutcome.SUCCEEDED, RunOutcome.INCOMPLETE, RunOutcome.HELD_BACK)
 """Outcomes of runs whose notes were printed."""

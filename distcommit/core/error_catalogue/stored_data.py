@@ -64,6 +64,30 @@ ENTRIES = (
         command="audit JOB.yaml --deep",
     ),
     ErrorEntry(
+        id="COMPACTION_NOT_CONSERVED",
+        error="CorruptError",
+        title="A merged file differs from the files that it would replace",
+        cause="A merged file is compared before its commit. Its records, offsets or columns differ from its inputs.",
+        impact="Nothing of the dataset is compacted. The old files stay, and ingestion continues.",
+        action=(
+            "Run `distcommit audit --deep`, which lists damaged files. If all files are intact, report the message as "
+            "a defect, and leave the dataset out of the command."
+        ),
+        command="audit JOB.yaml --deep",
+    ),
+    ErrorEntry(
+        id="COMPACTED_FILE_MISSING",
+        error="CorruptError",
+        title="A published file disappeared while it was compacted",
+        cause="Another program deleted or moved the file.",
+        impact="Nothing of the dataset is compacted in this run. Ingestion continues.",
+        action=(
+            "Restore the file that the message names from a backup, or read its offsets from the source again. "
+            "`distcommit audit` lists all missing files."
+        ),
+        command="audit JOB.yaml",
+    ),
+    ErrorEntry(
         id="SCHEMA_HISTORY_LOST",
         error="CorruptError",
         title="The stored schema of a dataset is lost",

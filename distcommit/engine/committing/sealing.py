@@ -9,7 +9,7 @@ from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.maintenance_units import supersedes_data
+from distcommit.core.records.maintenance_units import publishes_replacement
 from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.committing.work_unit_results import run_of_dataset
@@ -84,7 +84,7 @@ def build_sequence(
         content_sum=sum_content(result.content_sum for result, count in files if count),
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
-        replaces=replacement is not None or any(map(supersedes_data, plan.work_units)),
+        replaces=replacement is not None or any(map(publishes_replacement, plan.work_units)),
         run=run_of_dataset(settings.epoch, plan, attempts, ready.winners),
     )
     return sequence, steps

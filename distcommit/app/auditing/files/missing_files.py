@@ -32,6 +32,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import (
     REJECTED_FOLDER,
     attempt_named,
+    is_compaction_tombstone,
     is_published_name,
     is_tombstone,
     published_epoch,
@@ -101,15 +102,18 @@ def missing_files(
         existing_paths: existing files and tombstones, by path relative to the output.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
-    # were fed again goes with these.
+    # were fed again, or of compacted files, goes with these.
     named = {path: published_epoch(path.rpartition("/")[2]) for path in superseded_paths if is_tombstone(path)}
     known_from = max((epoch for path, epoch in named.items() if path not in existing_paths), default=0)
-    errors_from = max([known_from, *(epoch for path, epoch in logged.stones.items() if path not in existing_paths)])
+    deleted_stones = {path: epoch for path, epoch in logged.stones.items() if path not in existing_paths}
+    errors_from = max([known_from, *deleted_stones.values()])
+    compactions = (epoch for path, epoch in deleted_stones.items() if is_compaction_tombstone(path))
+    data_from = max([known_from, *compactions])
     moved = Counter(map(posixpath.basename, {*existing_paths, *superseded_paths}.difference(logged.files)))
     gone: list[MissingFile] = []
     for path, epoch in sorted(logged.files.items()):
         is_there = path in existing_paths or path in superseded_paths
-        if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from):
+        if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else data_from):
             continue
         name = posixpath.basename(path)
         moved[name] -= 1

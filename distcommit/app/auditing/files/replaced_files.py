@@ -1,11 +1,12 @@
-"""Classifies files with reprocessed or replaced records for a rebuild: they do not show how far a dataset was read, but
-their records are not gaps.
+"""Classifies files with reprocessed, compacted or replaced records for a rebuild: they do not show how far a dataset
+was read, but their records are not gaps. Compacted files are treated as reprocessed ones, whose records came from data
+files.
 
 An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. It is
 also complete if a superseded file is deleted, because runs delete these files after DONE, and the tombstone last. A
-deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and no error file has
-the reprocessed records. If nothing was deleted, the files and the tombstone are set aside, and the error files are live
-again.
+deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and no error file (for
+compacted records: no data file) has the records. If nothing was deleted, the files and the tombstone are set aside, and
+the superseded files are live again.
 
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
 Otherwise it is set aside, and the files that it was to replace are live again. The records of replaced files were
@@ -145,24 +146,27 @@ def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: 
 
 
 def _are_records_present(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
-    """Return whether the input records of these files, all of one attempt, are still in error files."""
+    """Return whether the input records of these files, all of one attempt, are still in the files that they came from:
+    in error files, or in data files if they were compacted.
+    """
     came_from = {epoch for file in files for epoch in file.footer.replaces}
     not_retired_before = folder.live_files(files[0].footer.epoch - 1)
+    kind = "data" if files[0].footer.publish == "compact" else "rejected"
     for branch in {file.footer.branch for file in files}:
-        errors = [
+        origins = [
             file
             for file in not_retired_before
-            if file.footer.kind == "rejected"
+            if file.footer.kind == kind
             and file.footer.epoch in came_from
             and (file.footer.branch in (branch, "") or not branch)
         ]
         before, reprocessed = OffsetSets(), OffsetSets()
-        for file in errors:
+        for file in origins:
             before.update(file.offsets)
         for file in files:
             if file.footer.branch == branch:
                 reprocessed.update(file.offsets)
-        if not errors or reprocessed.difference(before).count():
+        if not origins or reprocessed.difference(before).count():
             return False
     return True
 
