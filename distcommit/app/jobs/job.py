@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
+from distcommit.app.admin.compact import CompactResult, compact_job
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
@@ -136,6 +137,12 @@ class Job(StoredJob):
             dry_run=dry_run,
             keep_snapshots=keep_snapshots,
         )
+
+    def compact(
+        self, datasets: Sequence[str] = (), observer: Observer | None = None, *, dry_run: bool = False
+    ) -> CompactResult:
+        """Merge small published files of these datasets, or of all. See `compact_job`."""
+        return compact_job(self._folders, self._session, datasets, username(), observer, dry_run=dry_run)
 
     def cancel(self, *, wait_s: float = 60, on_request: Callable[[int], None] = lambda _: None) -> CancelResult:
         """Cancel the job's live runs on any machine, and wait for their ends. See `cancel_runs`."""

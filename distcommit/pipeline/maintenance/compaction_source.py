@@ -52,29 +52,28 @@ class CompactionSource(MaintenanceSource):
         """Plan a unit for each group of small files. Raises DistcommitError or OSError if a tombstone, a footer or the
         columns of a file cannot be read.
         """
-        groups = self.groups(state) if state.watermark is not None else []
-        units = [
-            CompactedFiles(files[0].footer.branch, state.done_epoch, tuple(file.path for file in files)).unit(
-                state.dataset_urn, files[0].footer.incarnation, sum(file.footer.records for file in files)
-            )
-            for files in groups
-        ]
+        groups = self.groups(self.data_files(state)) if state.watermark is not None else []
+        units = [_unit(state, files) for files in groups]
         return plan_of(state, *units) if units else None
 
-    def groups(self, state: DatasetState) -> list[list[LiveFile]]:
-        """Return the groups of files that a compaction merges. Raises the errors of `plan_dataset`."""
-        files = list(
-            DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow).live_dated(
-                MAIN_BRANCH, location=lambda path: is_published_name(path.rpartition("/")[2])
-            )
-        )
+    def data_files(self, state: DatasetState) -> list[LiveFile]:
+        """Return a dataset's live data files. Raises DistcommitError or OSError if a tombstone or a footer cannot be
+        read.
+        """
+        published = DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow)
+        return list(published.live_dated(MAIN_BRANCH, location=_is_published))
+
+    def groups(self, files: Sequence[LiveFile]) -> list[list[LiveFile]]:
+        """Return the groups of a dataset's live data files that a compaction merges. Raises DistcommitError or OSError
+        if the columns of a file cannot be read.
+        """
         candidates = compaction_groups(files, self.policy, self._target_file_bytes, self._key)
         columns = {file.path: self._columns(file) for group in candidates for file in group}
         return compaction_groups(
-            [file for group in candidates for file in group],
+            files,
             self.policy,
             self._target_file_bytes,
-            lambda file: (self._key(file), columns[file.path]),
+            lambda file: (self._key(file), columns[file.path]) if file.path in columns else None,
         )
 
     def extraction(self, unit: WorkUnit) -> Extraction:
@@ -104,6 +103,16 @@ class CompactionSource(MaintenanceSource):
 
     def _columns(self, file: LiveFile) -> pa.Schema:
         return look_into(self.fs, f"{self.output}/{file.path}")[0]
+
+
+def _unit(state: DatasetState, files: Sequence[LiveFile]) -> WorkUnit:
+    first, paths = files[0].footer, tuple(file.path for file in files)
+    records = sum(file.footer.records for file in files)
+    return CompactedFiles(first.branch, state.done_epoch, paths).unit(state.dataset_urn, first.incarnation, records)
+
+
+def _is_published(path: str) -> bool:
+    return is_published_name(path.rpartition("/")[2])
 
 
 class _CompactedExtraction(MaintenanceExtraction):

@@ -1,0 +1,335 @@
+"""Compaction: which records the merged files have, what refuses a merged file, and what audits, rebuilds and readers
+make of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from distcommit.app.admin.compact import CompactResult, compacting, find_compactable
+from distcommit.app.admin.expire import expiring
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.run_settings import RunSettings
+from distcommit.pipeline.maintenance import compaction_source
+from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.sinks.files import merged_file
+from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.open_file import OpenFile
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import open_store
+from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from tests.models.rejecting_flows import TurningAway
+from tests.simulation.programs.compact import COMPACTED, SMALL_FILES, growing_source
+from tests.unit.app.reading.test_snapshot_reader import Place
+from tests.unit.engine.driver.machines import Machine, audit, go
+
+NAMES = ["a", "b"]
+WRITE_TIME_MS = 1 << 62
+
+
+class Files(Place):
+    """A job with a sink for files, and a flow that may reject records."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None, kept: int = 2) -> None:
+        super().__init__(folder, kept=kept)
+        self.sink, self.rejected = FileSink.model_validate(settings or {}), frozenset[str]()
+
+    def begin(self, ends: dict[str, int]) -> RunSettings:
+        settings = super().begin(ends)
+        flow = TurningAway(self.rejected) if self.rejected else TaskFlow.straight
+        return replace(settings, flow=flow(settings.flow.source, self.sink))
+
+    def compact(self, min_files: int = 2, target_file_bytes: int = 1 << 27) -> RunResult:
+        policy = CompactionPolicy(target_file_bytes, min_files, WRITE_TIME_MS)
+        settings = compacting(self.begin({}), policy)
+        result = run(self.launch, settings)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
+
+    def find(self, datasets: list[str] | None = None) -> CompactResult:
+        return find_compactable(self.store(), self.begin({}).flow, SMALL_FILES, datasets or (), dry_run=True)
+
+    def audit(self) -> AuditResult:
+        return audit_store(self.store(), self.begin({}).flow.source.provenance, deep=True)
+
+    def files(self, urn: str = "a") -> list[Path]:
+        return [path for path in sorted(Path(self.roots.output, urn).rglob("*")) if path.is_file()]
+
+    def footer(self, path: Path) -> Footer:
+        footer = read_footer(self.fs, str(path))
+        assert footer is not None
+        return footer
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Files:
+    return grown(Files(tmp_path))
+
+
+def grown(place: Files) -> Files:
+    for end in (3, 5, 9):
+        place.run(end, NAMES)
+    return place
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"format": "parquet"},
+        {"format": "avro"},
+        {"format": "orc"},
+        {"format": "jsonl"},
+        {"format": "csv", "compression": "gzip"},
+    ],
+    ids=lambda settings: settings["format"],
+)
+def test_merged_file_has_the_same_records_in_source_order(tmp_path: Path, settings: dict[str, str]) -> None:
+    place = grown(Files(tmp_path, settings))
+    before = place.read("a").to_arrow()
+    assert place.compact().succeeded
+    after = place.read("a")
+    assert len(after.files()) == 1
+    assert after.to_arrow()["offset"].to_pylist() == [*range(9)]
+    assert after.to_arrow().equals(before)
+    assert place.audit().exact
+    assert not place.compact().totals.files_published, "there is nothing left to merge"
+
+
+def test_merged_file_is_sorted_as_the_sink_requires(tmp_path: Path) -> None:
+    place = grown(Files(tmp_path, {"sort_by": [{"column": "offset", "order": "descending"}]}))
+    assert place.compact().succeeded
+    assert place.read("a").to_arrow()["offset"].to_pylist() == [*reversed(range(9))]
+
+
+def test_footer_of_a_merged_file_has_the_offsets_sums_and_epochs_of_its_inputs(place: Files) -> None:
+    inputs = [place.footer(path) for path in place.files()]
+    assert place.compact().succeeded
+    footer = place.footer(place.files()[-1])
+    assert (footer.records, footer.publish) == (9, "compact")
+    assert footer.replaces == tuple(before.epoch for before in inputs)
+    assert int(footer.content_sum, 16) == sum(int(before.content_sum, 16) for before in inputs) % (1 << 64)
+
+
+def test_old_files_are_deleted_once_no_kept_snapshot_shows_them(place: Files) -> None:
+    older = place.read("a")
+    assert place.compact().succeeded
+    assert older.to_arrow().num_rows == 9
+    assert (len(place.files()), place.audit().superseded_files) == (4, 8)
+    for _ in range(2):
+        place.run(9, NAMES)
+    assert (len(place.files()), place.audit().superseded_files, place.audit().exact) == (1, 0, True)
+    with pytest.raises(SnapshotExpiredError):
+        older.files()
+
+
+def test_duckdb_and_pyarrow_read_every_record_once_at_a_snapshot(place: Files) -> None:
+    assert place.compact().succeeded
+    snapshot = place.read()
+    assert snapshot.to_pyarrow_dataset().count_rows() == 18
+    relation = snapshot.to_duckdb("a", duckdb.connect())
+    assert relation.aggregate('count(*), count(distinct "offset")').fetchall() == [(9, 9)]
+
+
+def test_file_that_disappears_fails_the_compaction_of_its_dataset_alone(
+    place: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footer_of = compaction_source.read_published_footer
+
+    def delete_before(fs: Any, path: str) -> Footer | None:
+        if "/a/" in path:
+            Path(path).unlink(missing_ok=True)
+        return footer_of(fs, path)
+
+    monkeypatch.setattr(compaction_source, "read_published_footer", delete_before)
+    result = place.compact()
+    assert not result.succeeded
+    ((subject, text),) = [(reason.subject, reason.text) for reason in result.reasons.entries]
+    assert (subject, "COMPACTED_FILE_MISSING" in text) == ("a", True), text
+    assert len(place.read("b").files()) == 1
+    place.run(11, NAMES)
+    assert place.counts(place.read("b")) == {"b": 11}
+
+
+def alter(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with another value in the last column of the first row."""
+    index = rows.num_columns - 1
+    column = rows.column(index).to_pylist()
+    column[0] = "another"
+    return rows.set_column(index, rows.schema.field(index), pa.array(column, rows.column(index).type))
+
+
+ALTERATIONS: dict[str, Callable[[pa.RecordBatch], pa.RecordBatch]] = {
+    "record altered": alter,
+    "record dropped": lambda rows: rows.slice(1),
+    "record doubled": lambda rows: pa.Table.from_batches([rows, rows.slice(0, 1)]).combine_chunks().to_batches()[0],
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_merged_file_with_other_records_is_never_published(
+    place: Files, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    add = OpenFile.add
+
+    def altered(file: OpenFile, rows: pa.RecordBatch, plain_bytes: int) -> int:
+        return add(file, ALTERATIONS[name](rows) if rows.num_rows else rows, plain_bytes)
+
+    before = place.files()
+    monkeypatch.setattr(OpenFile, "add", altered)
+    result = place.compact()
+    assert not result.succeeded
+    assert all("COMPACTION_NOT_CONSERVED" in reason.text for reason in result.reasons.entries), result.reasons
+    assert place.files() == before
+    assert place.audit().exact
+
+
+def test_merged_file_with_other_columns_is_never_published(place: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged_file, "look_into", lambda fs, path: (pa.schema([("offset", pa.int64())]), True))
+    result = place.compact()
+    assert not result.succeeded
+    assert "expected columns" in result.reasons.entries[0].text
+
+
+def test_damaged_file_is_not_merged(place: Files) -> None:
+    path = place.files()[1]
+    table, metadata = pq.read_table(path), pq.read_schema(path).metadata
+    values = [*table["value"].to_pylist()[:-1], "another"]
+    altered = table.set_column(table.schema.get_field_index("value"), "value", pa.array(values))
+    pq.write_table(altered.replace_schema_metadata(metadata), path, store_schema=False)
+    result = place.compact()
+    assert not result.succeeded
+    assert "PUBLISHED_FILE_CORRUPT" in result.reasons.entries[0].text
+    assert len(place.read("b").files()) == 1
+
+
+def test_foreign_files_in_the_folder_stay_untouched(place: Files) -> None:
+    folder = Path(place.roots.output, "a")
+    foreign = {"mine.parquet": b"encrypted", "notes.txt": b"text"}
+    for name, data in foreign.items():
+        (folder / name).write_bytes(data)
+    assert place.compact().succeeded
+    for _ in range(2):
+        place.run(9, NAMES)
+    assert {name: (folder / name).read_bytes() for name in foreign} == foreign
+    assert len(place.files()) == 3
+
+
+def test_files_of_another_format_stay(tmp_path: Path) -> None:
+    place = grown(Files(tmp_path))
+    place.sink = FileSink(format="avro")
+    for end in (10, 11):
+        place.run(end, NAMES)
+    assert place.compact().succeeded
+    endings = sorted(path.rpartition(".")[2] for path in place.read("a").files())
+    assert endings == ["avro", "parquet", "parquet", "parquet"]
+    assert place.audit().exact
+
+
+def test_dry_run_lists_files_and_bytes_of_each_dataset_and_changes_nothing(place: Files) -> None:
+    result = place.find(["a"])
+    (row,) = result.rows
+    assert (row.dataset, row.files_before, row.files_after, row.merged_files) == ("a", 3, 1, 3)
+    assert row.bytes_before == row.merged_bytes == sum(path.stat().st_size for path in place.files())
+    assert (result.datasets, result.bytes_after, len(place.files())) == (1, 0, 3)
+    with pytest.raises(ConfigurationError, match="the store does not know this dataset"):
+        place.find(["a", "none"])
+
+
+def test_missing_merged_file_is_reported_by_the_audit(place: Files) -> None:
+    assert place.compact().succeeded
+    for _ in range(2):
+        place.run(9, NAMES)
+    place.files()[0].unlink()
+    result = place.audit()
+    assert not result.exact
+    assert result.gaps == 9
+
+
+def test_expired_merged_files_are_neither_gaps_nor_missing(place: Files) -> None:
+    assert place.compact().succeeded
+    for _ in range(2):
+        place.run(9, NAMES)
+    for kept in (None, 2):
+        settings = expiring(place.begin({}), WRITE_TIME_MS, kept)
+        result = run(place.launch, settings)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+    audited = place.audit()
+    assert (audited.exact, audited.expired, audited.records) == (True, 18, 0), audited
+    place.run(11, NAMES)
+    assert place.audit().exact
+
+
+def test_reprocessed_records_can_be_compacted_and_the_store_rebuilt(tmp_path: Path) -> None:
+    place = Files(tmp_path)
+    place.rejected = frozenset({"a/0/1"})
+    grown(place)
+    place.rejected = frozenset()
+    settings = place.begin({})
+    errors = ReprocessSource(place.fs, place.roots.output, settings.flow, "a")
+    assert run(place.launch, replace(settings, flow=settings.flow.with_source(errors))).succeeded
+    end_run(settings.store, settings.epoch, clean=True)
+    assert place.compact().succeeded
+    place.run(9, NAMES)
+    place.run(9, NAMES)
+    audited = place.audit()
+    assert (audited.exact, audited.records) == (True, 18)
+    states = stored_states(place.store())
+    shutil.rmtree(place.roots.store)
+    rebuild(place)
+    assert {urn: state.watermark for urn, state in stored_states(place.store()).items()} == {
+        urn: state.watermark for urn, state in states.items()
+    }
+    place.run(11, NAMES)
+    assert place.audit().records == 22
+
+
+def rebuild(place: Files) -> None:
+    owner = read_claim(place.fs, place.roots.output)
+    assert owner is not None
+    store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
+    done = rebuild_store(
+        store, plan_rebuild(store, stored_states(store), accept_gaps=False), "rebuild", "person", accept_gaps=False
+    )
+    assert done.written, done
+
+
+def test_accept_of_a_compaction_without_its_merged_file_is_refused() -> None:
+    machine = Machine()
+    for end in (1, 3):
+        assert go(COMPACTED, machine, growing_source(end)).succeeded
+    renamed: list[str] = []
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith("/job/output/_rejected/"):
+            renamed.append(operation.path)
+        elif operation.kind == "rename" and renamed:
+            raise Crashed
+
+    machine.gate = gate
+    with pytest.raises(Crashed):
+        COMPACTED.compact(machine, growing_source(3), SMALL_FILES)
+    machine.gate = None
+    store = COMPACTED.store(machine)
+    operator_actions.quarantine(store, "a", "person")
+    with pytest.raises(ConflictError, match="its new file is not published"):
+        operator_actions.accept(store, "a", "person")
+    operator_actions.abandon(store, "a", "person")
+    assert go(COMPACTED, machine, growing_source(3)).succeeded
+    assert audit(COMPACTED, machine).exact
