@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.rejecting_flows import TurningAway
-from tests.simulation.programs.compact import COMPACTED, SMALL_FILES, growing_source
+from tests.simulation.programs.compact import COMPACT, COMPACTED, SMALL_FILES, growing_source
 from tests.unit.app.reading.test_snapshot_reader import Place
-from tests.unit.engine.driver.machines import Machine, audit, go
+from tests.unit.engine.driver.machines import Machine, audit, dies_at, go
 
 NAMES = ["a", "b"]
 WRITE_TIME_MS = 1 << 62
@@ -333,3 +334,22 @@ def test_accept_of_a_compaction_without_its_merged_file_is_refused() -> None:
     operator_actions.abandon(store, "a", "person")
     assert go(COMPACTED, machine, growing_source(3)).succeeded
     assert audit(COMPACTED, machine).exact
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_compaction_killed_at_any_operation_is_finished_or_dropped_by_the_next_run() -> None:
+    """The crash explorer also crashes the recovery, and loses power."""
+    program = next(program for program in COMPACT if program.name == "compact-then-run")
+    for number in count():
+        machine = program.find()
+        machine.gate = dies_at(number)
+        try:
+            program.act(machine)
+        except Crashed:
+            machine.gate = None
+            assert not program.recover(machine), f"killed at operation {number}"
+        else:
+            break
+    assert number > 50, "the whole command was covered"
