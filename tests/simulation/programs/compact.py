@@ -132,6 +132,7 @@ def _half_published(renames: int) -> SimulatedPosix:
 def _quarantined(renames: int) -> SimulatedPosix:
     machine = _half_published(renames)
     operator_actions.quarantine(COMPACTED.store(machine), unsettled(machine).dataset_urn, "person")
+    COMPACTED.run(machine, _SECOND)  # which must leave the files of the quarantined dataset
     machine.syncfs("/")
     return machine
 
