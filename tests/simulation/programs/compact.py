@@ -9,6 +9,7 @@ from functools import partial
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.reading.snapshot_reader import read_store
+from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
@@ -47,7 +48,7 @@ def _initial_machine() -> SimulatedPosix:
 def compact(machine: SimulatedPosix) -> None:
     """Compact as `app.admin.compact` does."""
     if not COMPACTED.compact(machine, _SECOND, SMALL_FILES).succeeded:
-        raise AssertionError("small files cannot be compacted")
+        raise DistcommitError("small files cannot be compacted")
 
 
 def _wrong(machine: SimulatedPosix, source: ModelSource, *, files: int = 0, is_deleted: bool = False) -> str:
