@@ -18,10 +18,9 @@ from distcommit.engine.run_events import Observer
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
-from distcommit.pipeline.maintenance.compaction_source import CompactionSource
+from distcommit.pipeline.maintenance.compaction_source import CompactionSource, file_sink_of
 from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore
 
@@ -247,7 +246,7 @@ def _run(
 
 
 def _require_appended_files(folders: JobFolders, flow: TaskFlow) -> None:
-    others = [branch.name for branch in flow.branches if not isinstance(branch.sink, FileSink)]
+    others = [branch.name for branch in flow.branches if file_sink_of(flow, branch.name) is None]
     actual = f"branch {others[0]}, whose sink is not `files`" if others else ""
     if flow.publish != "append":
         actual = f"sink.publish: {flow.publish}, where new files replace old ones"

@@ -120,12 +120,7 @@ class Job(StoredJob):
         return reprocess_all(self._folders, self._session, username(), observer)
 
     def expire(
-        self,
-        older_than: str,
-        observer: Observer | None = None,
-        *,
-        dry_run: bool = False,
-        keep_snapshots: bool = False,
+        self, older_than: str, observer: Observer | None = None, *, dry_run: bool = False, keep_snapshots: bool = False
     ) -> ExpireResult:
         """Delete published files that are older than an age such as `90d`. See `expire_job`."""
         return expire_job(
@@ -179,9 +174,7 @@ class Job(StoredJob):
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay all quarantined datasets and read all stopped ones. The result names unreadable
-        buckets.
-        """
+        """Let the next run replay quarantined datasets and read stopped ones. The result names unreadable buckets."""
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:

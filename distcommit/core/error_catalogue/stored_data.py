@@ -66,7 +66,7 @@ ENTRIES = (
     ErrorEntry(
         id="COMPACTION_NOT_CONSERVED",
         error="CorruptError",
-        title="A merged file differs from the files that it would replace",
+        title="A merged file differs from its inputs",
         cause="A merged file is compared before its commit. Its records, offsets or columns differ from its inputs.",
         impact="Nothing of the dataset is compacted. The old files stay, and ingestion continues.",
         action=(

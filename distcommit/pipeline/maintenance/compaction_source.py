@@ -21,6 +21,7 @@ from distcommit.core.work_units import MAIN_BRANCH, BranchResult, DatasetPlan, W
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy, compaction_groups, epochs_of
 from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import DatedFiles, LiveFile
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer, look_into, read_batches, read_published_footer
@@ -79,14 +80,8 @@ class CompactionSource(MaintenanceSource):
     def extraction(self, unit: WorkUnit) -> Extraction:
         return _CompactedExtraction(self, unit)
 
-    def sink_of(self, branch: str) -> FileSink | None:
-        """Return the sink of a branch; None if the job has no such branch, or its sink does not write files."""
-        sinks = (candidate.sink for candidate in self.flow.branches if candidate.name == branch)
-        sink = next(sinks, None)
-        return sink if isinstance(sink, FileSink) else None
-
     def _target_file_bytes(self, branch: str) -> int:
-        sink = self.sink_of(branch)
+        sink = file_sink_of(self.flow, branch)
         if sink is None:
             return 0
         return sink.target_file_bytes if sink.streams else min(sink.target_file_bytes, _WHOLE_FILE_BYTES)
@@ -96,13 +91,19 @@ class CompactionSource(MaintenanceSource):
         of another format or of an unknown branch, and for an error file.
         """
         footer, provenance = file.footer, self.provenance
-        sink = self.sink_of(footer.branch)
+        sink = file_sink_of(self.flow, footer.branch)
         if footer.kind != "data" or sink is None or not file.path.endswith(sink.ending):
             return None
         return min(epochs_of(footer)) if provenance is not None and provenance.counts_reading else 0
 
     def _columns(self, file: LiveFile) -> pa.Schema:
         return look_into(self.fs, f"{self.output}/{file.path}")[0]
+
+
+def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
+    """Return the sink of a branch; None if the job has no such branch, or its sink does not write files."""
+    sink = next((candidate.sink for candidate in flow.branches if candidate.name == branch), None)
+    return sink if isinstance(sink, FileSink) else None
 
 
 def _unit(state: DatasetState, files: Sequence[LiveFile]) -> WorkUnit:
@@ -134,7 +135,7 @@ class _CompactedExtraction(MaintenanceExtraction):
             ConfigurationError: if the sink cannot write the columns.
         """
         compacted = CompactedFiles.of(self.unit)
-        sink = None if compacted is None else self._source.sink_of(compacted.branch)
+        sink = None if compacted is None else file_sink_of(self._source.flow, compacted.branch)
         if compacted is None or sink is None:
             return tuple(results)
         footers = [self._footer(path) for path in compacted.files]

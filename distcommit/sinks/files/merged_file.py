@@ -16,7 +16,7 @@ from distcommit.protocol.paths.staging import staged_name
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer, look_into, read_batches
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
-from distcommit.sinks.files.open_file import OpenFile
+from distcommit.sinks.files.open_file import ClosedFile, OpenFile
 from distcommit.sinks.files.sink import FileSink
 
 _ROW_GROUP_BYTES = 64 << 20
@@ -103,16 +103,7 @@ def write_merged_file(
         access=sink.file_access,
         sort_by=sink.sort_keys,
     )
-    try:
-        file.add(pa.RecordBatch.from_pylist([], schema=schema), 0)
-        for batch in batches:
-            file.add(batch.replace_schema_metadata(None), batch.nbytes)
-            if sink.streams and file.waiting_bytes >= _ROW_GROUP_BYTES:
-                file.write_row_group()
-        closed = file.finish(footer)
-    except BaseException:
-        file.abandon()
-        raise
+    closed = _written(file, batches, footer, row_group_bytes=_ROW_GROUP_BYTES if sink.streams else 0)
     _require_conserved(fs, path, schema, footer, provenance)
     status = closed.status
     return StagedFile(
@@ -124,6 +115,20 @@ def write_merged_file(
         mtime_ns=status.mtime_ns,
         records=closed.records,
     )
+
+
+def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, *, row_group_bytes: int) -> ClosedFile:
+    """Write the records, and finish the file. With `row_group_bytes` 0 it is written as a whole."""
+    try:
+        file.add(pa.RecordBatch.from_pylist([], schema=file.schema), 0)
+        for batch in batches:
+            file.add(batch.replace_schema_metadata(None), batch.nbytes)
+            if row_group_bytes and file.waiting_bytes >= row_group_bytes:
+                file.write_row_group()
+        return file.finish(footer)
+    except BaseException:
+        file.abandon()
+        raise
 
 
 def _require_conserved(

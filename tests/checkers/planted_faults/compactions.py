@@ -35,7 +35,7 @@ COMPACTIONS = (
         "a merged file repeats the first record of a batch instead of the others, and is not compared",
         (
             "sinks.files.merged_file",
-            "write_merged_file",
+            "_written",
             "batch.replace_schema_metadata(None)",
             "batch.replace_schema_metadata(None).take(pa.array([0] * batch.num_rows, pa.int64()))",
         ),
