@@ -20,6 +20,7 @@ from distcommit.app.admin.compact import CompactResult, compacting, find_compact
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
@@ -299,6 +300,30 @@ def test_reprocessed_records_can_be_compacted_and_the_store_rebuilt(tmp_path: Pa
     }
     place.run(11, NAMES)
     assert place.audit().records == 22
+
+
+def test_compacted_output_has_the_same_positions_as_another_job(tmp_path: Path) -> None:
+    place, other = grown(Files(tmp_path / "here")), grown(Files(tmp_path / "there"))
+    assert place.compact().succeeded
+    flow = place.begin({}).flow
+    result = compare_outputs(place.store(), flow, other.store(), flow)
+    assert (result.is_equal, [row.positions_in_both for row in result.rows]) == (True, [9, 9]), result
+
+
+def test_half_published_compaction_without_its_tombstone_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
+    """A power loss may lose the tombstone's rename and keep that of the merged file."""
+    place = grown(Files(tmp_path))
+    before = place.files()
+    settings = compacting(place.begin({}), SMALL_FILES)
+    assert run(place.launch, settings).succeeded  # without the mark of its end
+    for stone in Path(place.roots.output).glob("_rejected/*/*.tombstone"):
+        stone.unlink()
+    shutil.rmtree(place.roots.store)
+    rebuild(place)
+    assert place.files() == before
+    place.run(11, NAMES)
+    audited = place.audit()
+    assert (audited.exact, audited.records) == (True, 22), audited
 
 
 def rebuild(place: Files) -> None:
