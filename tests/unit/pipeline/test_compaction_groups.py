@@ -73,7 +73,7 @@ def test_files_with_different_columns_are_not_merged() -> None:
 
 
 def test_files_of_one_attempt_that_may_share_input_records_stay() -> None:
-    shared = {"attempt": "one", "makes_several": True}
+    shared: dict[str, Any] = {"attempt": "one", "makes_several": True}
     files = [file("a", 0, 2, **shared), file("b", 1, 3, **shared)]
     assert groups(*files, *(file(name, low, low + 1, makes_several=True) for name, low in (("c", 4), ("d", 5)))) == [
         "c d"

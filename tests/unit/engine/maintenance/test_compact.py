@@ -29,7 +29,7 @@ from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files import merged_file
-from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.footer import Footer, read_footer, read_published_footer
 from distcommit.sinks.files.open_file import OpenFile
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.folder_claims import read_claim
@@ -152,12 +152,10 @@ def test_duckdb_and_pyarrow_read_every_record_once_at_a_snapshot(place: Files) -
 def test_file_that_disappears_fails_the_compaction_of_its_dataset_alone(
     place: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    footer_of = compaction_source.read_published_footer
-
     def delete_before(fs: Any, path: str) -> Footer | None:
         if "/a/" in path:
             Path(path).unlink(missing_ok=True)
-        return footer_of(fs, path)
+        return read_published_footer(fs, path)
 
     monkeypatch.setattr(compaction_source, "read_published_footer", delete_before)
     result = place.compact()
