@@ -21,6 +21,7 @@ from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.migration.compare_outputs import compare_outputs
+from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
@@ -40,6 +41,7 @@ from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.programs.compact import COMPACT, COMPACTED, SMALL_FILES, growing_source
 from tests.unit.app.reading.test_snapshot_reader import Place
+from tests.unit.cli.views.test_output import rendered
 from tests.unit.engine.driver.machines import Machine, audit, dies_at, go
 
 NAMES = ["a", "b"]
@@ -250,6 +252,16 @@ def test_dry_run_lists_files_and_bytes_of_each_dataset_and_changes_nothing(place
     assert (result.datasets, result.bytes_after, len(place.files())) == (1, 0, 3)
     with pytest.raises(ConfigurationError, match="the store does not know this dataset"):
         place.find(["a", "none"])
+
+
+def test_view_shows_the_files_before_and_after_and_the_datasets_left_out(place: Files) -> None:
+    found = place.find()
+    assert "6 files of 2 datasets would become 2" in rendered(compaction_view(found))
+    failed = CompactResult(dry_run=False, succeeded=False, skipped=["a: damaged"], skipped_count=1)
+    text = rendered(compaction_view(failed))
+    assert "incomplete" in text
+    assert "a: damaged" in text
+    assert "nothing to compact" in rendered(compaction_view(CompactResult(dry_run=False)))
 
 
 def test_missing_merged_file_is_reported_by_the_audit(place: Files) -> None:
