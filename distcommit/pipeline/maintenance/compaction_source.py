@@ -27,6 +27,7 @@ from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer, look_into, read_batches, read_published_footer
 from distcommit.sinks.files.merged_file import merged_footer, write_merged_file
 from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, build_replacement
 
 _WHOLE_FILE_BYTES = 64 << 20  # of files that are written from memory
@@ -68,6 +69,8 @@ class CompactionSource(MaintenanceSource):
         """Return the groups of a dataset's live data files that a compaction merges. Raises DistcommitError or OSError
         if the columns of a file cannot be read.
         """
+        unsealed = read_markers(self.fs, self.output)[Marker.UNSEALED]  # such runs may have left files of no sequence
+        files = [file for file in files if min(epochs_of(file.footer)) > unsealed]
         candidates = compaction_groups(files, self.policy, self._target_file_bytes, self._key)
         columns = {file.path: self._columns(file) for group in candidates for file in group}
         return compaction_groups(

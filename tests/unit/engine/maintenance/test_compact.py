@@ -34,7 +34,7 @@ from distcommit.sinks.files.footer import Footer, read_footer, read_published_fo
 from distcommit.sinks.files.open_file import OpenFile
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.folder_claims import read_claim
-from distcommit.stores.logs.fencing import end_run
+from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -242,6 +242,20 @@ def test_files_of_another_format_stay(tmp_path: Path) -> None:
     endings = sorted(path.rpartition(".")[2] for path in place.read("a").files())
     assert endings == ["avro", "parquet", "parquet", "parquet"]
     assert place.audit().exact
+
+
+def test_files_of_runs_that_delivered_at_least_once_stay(tmp_path: Path) -> None:
+    place = Files(tmp_path)
+    for end in (3, 5):
+        settings = place.begin(dict.fromkeys(NAMES, end))
+        epoch = begin_run(settings.store, f"again-{end}", unsealed=True)
+        settings = replace(settings, run_id=f"again-{end}", epoch=epoch, at_least_once=True)
+        end_run(settings.store, epoch, clean=run(place.launch, settings).succeeded)
+    for end in (7, 9):
+        place.run(end, NAMES)
+    assert place.compact().succeeded
+    assert place.counts(place.read("a")) == {"a": 9}
+    assert len(place.read("a").files()) == 3
 
 
 def test_dry_run_lists_files_and_bytes_of_each_dataset_and_changes_nothing(place: Files) -> None:
