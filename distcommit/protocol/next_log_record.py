@@ -101,7 +101,9 @@ def fail(
 
 
 def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
-    """Record why sequences stay pending. Sequences with the same recorded reason are left out."""
+    """Record why sequences stay pending. Sequences with the same recorded reason are left out. `outage`: the reason is
+    an outage of a target.
+    """
     unrecorded = []
     for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
@@ -109,6 +111,26 @@ def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, 
         if not is_recorded and valid(Postponed(epoch, (entry,), outage), fold):
             unrecorded.append(entry)
     return Postponed(epoch, tuple(unrecorded), outage) if unrecorded else None
+
+
+def change_steps(
+    fold: Fold, epoch: int, executed: Mapping[SequenceName, SealedSequence], changed: Iterable[PostponedSequence]
+) -> Postponed | None:
+    """Record changed steps of pending sequences.
+
+    Args:
+        executed: the sequences with the steps that were executed. If the steps have been changed since, the change is
+            left out.
+        changed: the changed batches; this function sets the number of the change.
+    """
+    next_changes = []
+    for entry in changed:
+        opened, name = fold.state_of(entry.dataset_urn).open, SequenceName(entry.dataset_urn, entry.epoch)
+        if opened is not None and opened.sequence == executed[name]:
+            numbered = replace(entry, change=opened.changes + 1)
+            if valid(Postponed(epoch, (numbered,)), fold):
+                next_changes.append(numbered)
+    return Postponed(epoch, tuple(next_changes)) if next_changes else None
 
 
 def read_failures(
@@ -296,7 +318,7 @@ def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
     """Return the whole state as a record, if at least `at_least` records (and at least one) follow the newest
-    checkpoint.
+    checkpoint; otherwise, or in a log that has moved, None.
     """
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

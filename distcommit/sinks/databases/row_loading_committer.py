@@ -39,8 +39,8 @@ class Table(Protocol):
         """A number that changes when the table is recreated, as far as the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError if
-        not."""
+        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns.
+        Raises RefusedError if the table does not take them."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
@@ -220,7 +220,9 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns to add to a table. Raises RefusedError if none may be added, or names differ only by case."""
+    """Return the columns to add to a table. Raises RefusedError if columns are missing without `add_columns`, or if
+    names differ only by case.
+    """
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
     same = [field.name for field in missing if field.name.lower() in by_lower_name]

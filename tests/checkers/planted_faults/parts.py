@@ -28,6 +28,7 @@ class FaultClass(StrEnum):
     LEASE = "lease"
     REBUILD = "rebuild"
     COMPACTION = "compaction"
+    CHANGED_INFOS = "changed-infos"
 
 
 @dataclass(frozen=True, slots=True)
