@@ -20,7 +20,12 @@ everything that was replaced. It stays when the files that it names are deleted,
 
 A compaction (a third kind of run) merges the live files of the branch into one. Its tombstone names them, as the
 tombstone of a reprocess names error files, and is deleted after them. The conservation check comes before the seal: the
-merged file has exactly the records of the files that the tombstone names.
+merged file has exactly the records of the files that the tombstone names. A compaction is accepted only while it is
+quarantined, with all of its files published: an abandon that began may delete the merged file at any later time.
+
+A rebuild (of the scenario `compact rebuild`) replaces a lost log by what the output proves. A compaction counts if its
+merged file is published, or superseded itself; otherwise its tombstone is set aside. Without its tombstone, a merged
+file counts if no other file has its records. That rule must also hold if one small file was deleted by accident.
 
 One action is one effect: a record, one rename, one deletion. An actor that never moves again has crashed. An actor that
 continues with the files in its hands after a newer fence is a zombie (a publisher, or a late deleter). Only valid
@@ -36,8 +41,9 @@ in every state:
 - The files of a pending sequence are staged or published.
 - No false alarm (`stores.logs.log_anchors.require_published`): no file of a dead run is missing.
 - When no actor can move any more, no sequence is pending.
+- After a rebuild, each record of a published file is in a live file.
 
-Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds.
+Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds of replacements.
 """
 
 from __future__ import annotations
@@ -364,6 +370,8 @@ def person(m: Mover) -> Moves:
                 yield m.put("REVOKING", None, t.sequence.e, "takes")
             else:
                 yield m.go("finds the sequence retried", "over")
+        case "takes" if t.seq is None:
+            yield m.go("finds the sequence accepted", "over")
         case "takes":
             files = sorted(t.sequence.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
@@ -371,6 +379,9 @@ def person(m: Mover) -> Moves:
             yield m.go("begins to take back", "takes back",
                        (*there, *staged) if "targets_first" in m.v else (*staged, *there))  # fmt: skip
         case "takes back":
+            if not m.p.x and t.seq is None:
+                yield m.go("finds the sequence accepted", "over")
+                return
             if not m.p.x:
                 yield m.put("ABANDONED", None, t.sequence.e, "over")
                 return
@@ -381,7 +392,78 @@ def person(m: Mover) -> Moves:
                 yield m.go(f"undoes {shown(file)}", x=tuple(remaining), output=m.s.output - {file})
 
 
-ACTORS = {"run": run, "replacer": run, "compactor": run, "person": person}
+def accepts(m: Mover) -> Moves:
+    """Accept a sequence, whatever another operator has begun. The check and the record are two actions."""
+    t = m.t
+    match m.p.phase:
+        case "begin":
+            is_published = t.seq is not None and all(file in m.s.output for file in t.seq.files)
+            takes_revoking = "accept_revoking" in m.v or (is_published and "accept_published" in m.v)
+            if t.state == "quarantined" and (is_published or "accept_unpublished" in m.v):
+                yield m.go("may accept", "accepts", x=("ACCEPT", t.sequence.e))
+            elif t.state == "revoking" and takes_revoking:
+                yield m.go("may accept", "accepts", x=("GIVEN-UP", t.sequence.e))
+        case "accepts":
+            kind, e = m.p.x
+            yield m.put(kind, None, e, "over") if m.can(kind, None, e) else m.go("finds it released", "over")
+
+
+def rebuilds(m: Mover) -> Moves:
+    """Replace the log by what the output proves. No actor that has begun goes on. In a variant a file that a tombstone
+    names was deleted by accident; only the rebuild itself is checked then.
+    """
+    procs = tuple(p if p.phase == "begin" and p.id != m.p.id else p._replace(phase="over") for p in m.s.procs)
+    named = {name for file in m.s.output if file.kind == "tomb" for name in file.names}
+    for lost in (None, *sorted(named & m.s.output)):
+        before = m.s.output - {lost} if lost else m.s.output
+        output, newest = proven(before, m.v)
+        e = max(file.e for file in m.s.output)
+        sequence = Seq(URN, newest, tuple(sorted(f for f in output if f.e == newest)), READ, READ, 0, False)
+        log = [Rec("FENCE", e, "rebuild")]
+        if newest > 1:
+            log = [Rec("FENCE", newest, "rebuild"), Rec("INTENT", newest, sequence), Rec("DONE", newest, newest), *log]
+        log = log[:-1] if newest == e > 1 else log
+        visible = {record for file in live(output, newest, m.v) for record in file.records}
+        dropped = {record for file in before for record in file.records} - visible
+        if lost and not dropped:
+            continue
+        yield (
+            f"{m.p.id}: rebuilds" + (f" without {shown(lost)}" if lost else ""),
+            m.s._replace(
+                log=tuple(log),
+                staged=frozenset(),
+                output=output,
+                ended=newest,
+                procs=procs,
+                bad="A RECORD OF A PUBLISHED FILE IS IN NO LIVE FILE" if dropped else "",
+            ),
+        )
+
+
+def proven(output: frozenset[File], v: frozenset[str]) -> tuple[frozenset[File], int]:
+    """Return the files without those that are set aside, and the newest epoch that counts."""
+    stones = [file for file in output if file.kind == "tomb"]
+    superseded = {name for stone in stones for name in stone.names}
+    newest = max(file.e for file in output)
+    aside: set[File] = set()
+    for stone in stones:
+        merged = [f for f in {*output, *superseded} if f.kind == "good" and (f.e, f.wrote) == (stone.e, stone.wrote)]
+        deleted = any(name not in output for name in stone.names)
+        if not merged and not ("deleted_proves" in v and (deleted or stone.e < newest)):
+            aside.add(stone)
+    for file in output - superseded:
+        older = {record for other in output if other.e < file.e for record in other.records}
+        without_stone = not any((stone.e, stone.wrote) == (file.e, file.wrote) for stone in stones)
+        if file.kind == "good" and file.e > 1 and without_stone and older.issuperset(file.records):
+            aside.add(file)
+    remaining = output - aside
+    return remaining, max(file.e for file in remaining)
+
+
+ACTORS = {
+    **{"run": run, "replacer": run, "compactor": run, "person": person},
+    **{"acceptor": accepts, "rebuilder": rebuilds},
+}
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -413,6 +495,8 @@ def scenario(name: str, switches: str = "") -> Scen:
         "compact abandon": (compacting, person_, Proc("N", "compactor")),
         "compact beside": (compacting, Proc("N"), Proc("C", "compactor")),
         "compact chain": (Proc("A", "compactor"), Proc("N"), Proc("C", "compactor")),
+        "compact accept": (compacting, person_, Proc("P", "acceptor"), Proc("N")),
+        "compact rebuild": (compacting, person_, Proc("R", "rebuilder"), Proc("N", "compactor"), Proc("O")),
     }
     init = State(
         (fenced,) if procs[name][0].e else (),
@@ -429,6 +513,7 @@ DESIGN = (
     *("twins", "abandon", "abandon twins", "beside", "chain", "deleters"),
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
     *("compact twins", "compact abandon", "compact beside", "compact chain"),
+    *("compact accept", "compact rebuild"),
 )
 NAIVE = (
     ("abandon", "delete_first", "error files are deleted before DONE"),
@@ -457,6 +542,10 @@ NAIVE = (
     ("compact abandon", "no_wait", "a deleter of compacted files that does not wait for DONE"),
     ("compact abandon", "targets_first", "abandon deletes published files before staged ones"),
     ("compact chain", "tombstone_first", "a tombstone is deleted before the compacted files that it names"),
+    ("compact accept", "accept_unpublished", "a compaction is accepted before its files are published"),
+    ("compact accept", "accept_revoking", "a compaction is accepted while it is being abandoned"),
+    ("compact accept", "accept_published", "the same, while all of its files are still published"),
+    ("compact rebuild", "deleted_proves", "a rebuild counts a compaction because a small file is missing"),
 )
 
 

@@ -174,9 +174,7 @@ class Job(StoredJob):
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay quarantined datasets and read stopped ones. Datasets that are being abandoned stay as
-        they are. The result names unreadable buckets, whose datasets are left out.
-        """
+        """Let the next run replay quarantined datasets and read stopped ones, without those of unreadable buckets."""
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:

@@ -104,7 +104,8 @@ ENTRIES = (
         title="A replacement is not published completely",
         cause=(
             "The commit replaces published files. The file that marks the old ones as replaced (the tombstone) is not "
-            "published; or the commit compacts files, and the merged file is not published."
+            "published; or the commit compacts files, and the merged file is not published, or the commit is being "
+            "abandoned."
         ),
         impact=NOTHING_CHANGED,
         action=(

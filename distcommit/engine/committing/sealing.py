@@ -14,7 +14,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName, Targ
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.committing.work_unit_results import run_of_dataset
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.paths.output import tombstones_among
+from distcommit.protocol.paths.output import is_tombstone, tombstones_among
 from distcommit.protocol.seal_decision import Ready
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import dump_steps
@@ -124,7 +124,23 @@ def _steps(
         urn, bases = state.dataset_urn, state.bases(branch)
         request = SealRequest(urn, settings.epoch, branch, results, complete, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
-    return steps
+    return _tombstones_after_files(steps)
+
+
+def _tombstones_after_files(steps: Sequence[CommitStep]) -> list[CommitStep]:
+    """Return the steps with the tombstones after the last file, so that abandoning the sequence undoes them before the
+    files.
+    """
+    stones = [step for step in steps if _is_tombstone_step(step)]
+    if not stones:
+        return [*steps]
+    files = [index for index, step in enumerate(steps) if isinstance(step, FsRenameCommitStep)]
+    end = files[-1] + 1
+    return [*(step for step in steps[:end] if not _is_tombstone_step(step)), *stones, *steps[end:]]
+
+
+def _is_tombstone_step(step: CommitStep) -> bool:
+    return isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
 
 
 def _commit_order(sink: Sink) -> tuple[bool, bool]:

@@ -166,17 +166,19 @@ def accept(
         steps that could not be rolled back because the target is unavailable. The job's next run rolls them back.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the tombstone of a replacement
-            is not published, so that old and new files would be read together. Nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned; if the tombstone of a replacement is
+            not published, so that old and new files would be read together; or if the sequence compacts files, and is
+            not published as a whole or is being abandoned, so that records would be lost. Nothing was changed.
         OSError: if the marker of a prepared attempt cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-        if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
-            require_published_replacement(store, sequence)
+        is_revoking = log.refresh().state_of(urn).status is DatasetStatus.REVOKING
+        require_published_replacement(store, sequence, is_revoking=is_revoking)
         in_doubt = InDoubt(store, sequence, committers or {})
         unpublished = not_published(sequence)
-        _act(log, OperatorAction.GIVEN_UP, sequence, user, unpublished)
+        if is_revoking:  # else another process may have begun to abandon it after the check
+            _act(log, OperatorAction.GIVEN_UP, sequence, user, unpublished)
         after = _act(log, OperatorAction.ACCEPT, sequence, user, unpublished).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _wrong_status(urn, after, "still quarantined")

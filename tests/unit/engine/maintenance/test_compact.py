@@ -22,7 +22,7 @@ from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stor
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.cli.views.compaction_view import compaction_view
-from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
+from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance import compaction_source
@@ -35,14 +35,13 @@ from distcommit.sinks.files.open_file import OpenFile
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.logs.fencing import begin_run, end_run
-from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
-from distcommit.testing.fakes.faulty_calls import Crashed, Operation
+from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.models.rejecting_flows import TurningAway
-from tests.simulation.programs.compact import COMPACT, COMPACTED, SMALL_FILES, growing_source
+from tests.simulation.programs.compact import COMPACT, SMALL_FILES
 from tests.unit.app.reading.test_snapshot_reader import Place
 from tests.unit.cli.views.test_output import rendered
-from tests.unit.engine.driver.machines import Machine, audit, dies_at, go
+from tests.unit.engine.driver.machines import dies_at
 
 NAMES = ["a", "b"]
 WRITE_TIME_MS = 1 << 62
@@ -358,31 +357,6 @@ def rebuild(place: Files) -> None:
         store, plan_rebuild(store, stored_states(store), accept_gaps=False), "rebuild", "person", accept_gaps=False
     )
     assert done.written, done
-
-
-def test_accept_of_a_compaction_without_its_merged_file_is_refused() -> None:
-    machine = Machine()
-    for end in (1, 3):
-        assert go(COMPACTED, machine, growing_source(end)).succeeded
-    renamed: list[str] = []
-
-    def gate(operation: Operation) -> None:
-        if operation.kind == "rename" and operation.path.startswith("/job/output/_rejected/"):
-            renamed.append(operation.path)
-        elif operation.kind == "rename" and renamed:
-            raise Crashed
-
-    machine.gate = gate
-    with pytest.raises(Crashed):
-        COMPACTED.compact(machine, growing_source(3), SMALL_FILES)
-    machine.gate = None
-    store = COMPACTED.store(machine)
-    operator_actions.quarantine(store, "a", "person")
-    with pytest.raises(ConflictError, match="its new file is not published"):
-        operator_actions.accept(store, "a", "person")
-    operator_actions.abandon(store, "a", "person")
-    assert go(COMPACTED, machine, growing_source(3)).succeeded
-    assert audit(COMPACTED, machine).exact
 
 
 @pytest.mark.slow
