@@ -88,6 +88,18 @@ ENTRIES = (
         command="audit JOB.yaml",
     ),
     ErrorEntry(
+        id="MERGED_FILE_MISSING",
+        error="CorruptError",
+        title="A merged file is missing",
+        cause="Another program deleted or moved a file into which small files were merged.",
+        impact="Readers miss the records of the file. The small files still exist and are kept. Ingestion continues.",
+        action=(
+            "Restore the merged file from a backup. Without a backup, rebuild the store: the rebuild sets the file "
+            "aside that marks the small files as merged, so that readers get them again."
+        ),
+        command="store rebuild JOB.yaml",
+    ),
+    ErrorEntry(
         id="SCHEMA_HISTORY_LOST",
         error="CorruptError",
         title="The stored schema of a dataset is lost",

@@ -96,7 +96,8 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         records_rejected: records that were rejected again; 0 in a replacement.
         files: the superseded files.
         publish: how new files replace the listed ones; "append" if their records were reprocessed.
-        published: in a replacement, paths below the output root of the sequence's other files.
+        published: paths below the output root of the new files: in a replacement, of all other files of the sequence;
+            in a compaction, of the merged file. Empty if records were reprocessed or expired.
         replaced: the input records whose files this replacement and the previous ones have superseded: one entry for
             each incarnation and set of branches. Empty if this is not a replacement.
     """

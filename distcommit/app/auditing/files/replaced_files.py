@@ -8,6 +8,9 @@ deletion shows in two ways: a file that the tombstone names is missing, or there
 compacted records: no data file) has the records. If nothing was deleted, the files and the tombstone are set aside, and
 the superseded files are live again.
 
+A compaction's tombstone counts only if its merged file is published, or was itself superseded. Otherwise the tombstone
+is set aside, whatever else its epoch shows: the compacted files have the only copy of their records.
+
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
 Otherwise it is set aside, and the files that it was to replace are live again. The records of replaced files were
 published, even if the files are deleted.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as with_values
 
 from distcommit.app.auditing.files.read_published_files import PublishedFile, PublishedFolder
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
@@ -94,13 +98,18 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     """
     replaced = ReplacedFiles([file for file in folder.files if not file.footer.replaces])
     reprocessed = [file for file in folder.files if file.footer.replaces]
+    newest_stone = max((stone.epoch for stone in folder.tombstones.values()), default=0)
+    replaced.aside += _unpublished_compactions(folder)
+    kept = {path: stone for path, stone in folder.tombstones.items() if path not in replaced.aside}
+    folder = with_values(folder, tombstones=kept)
     stones = folder.tombstones.values()
     epochs = sorted({*(file.footer.epoch for file in reprocessed), *(s.epoch for s in stones if not s.is_replacement)})
     takes = {file.footer.epoch for file in replaced.appended if file.footer.publish}
     takes |= {stone.epoch for stone in stones if stone.is_replacement}
-    if not (epochs or takes):
+    if not (epochs or takes or newest_stone):
         return replaced
-    newest = replaced.newest_epoch = max(*epochs, *takes, *(file.footer.epoch for file in replaced.appended), 0)
+    appended_epochs = (file.footer.epoch for file in replaced.appended)
+    newest = replaced.newest_epoch = max(*epochs, *takes, *appended_epochs, newest_stone)
     newest_complete = newest
     if newest in takes and newest > max(done_epoch, clean_epoch) and not _is_replacement_complete(folder, newest):
         replaced.aside += [file.path for file in replaced.appended if file.footer.epoch == newest]
@@ -123,6 +132,20 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
             replaced.aside += [file.path for file in epoch_files]
             replaced.aside += [path for path, stone in folder.tombstones.items() if stone.epoch == epoch]
     return replaced
+
+
+def _unpublished_compactions(folder: PublishedFolder) -> list[str]:
+    """Return the tombstones of compactions whose merged file is neither published nor superseded by a newer tombstone
+    that counts.
+    """
+    existing_paths = {folder.below_output(file.path) for file in folder.files}
+    unpublished: list[str] = []
+    for path, stone in sorted(folder.tombstones.items(), key=lambda item: item[1].epoch, reverse=True):
+        if stone.publish == "compact" and not existing_paths.issuperset(stone.published):
+            unpublished.append(path)
+        else:
+            existing_paths.update(file.path for file in stone.files)
+    return unpublished
 
 
 def _is_replacement_complete(folder: PublishedFolder, epoch: int) -> bool:

@@ -6,16 +6,19 @@ from contextlib import suppress
 
 import pytest
 
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.inspection.dry_runs.release_plan import plan_release
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.operator import operator_actions
+from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.compact import COMPACTED, SMALL_FILES, growing_source
-from tests.simulation.world import ROOTS
+from tests.simulation.world import ROOTS, SimulatedFileSystem
 from tests.unit.engine.driver.machines import Fault, Machine, audit, dies, go, statuses
 
 SOURCE = growing_source(3)
@@ -102,3 +105,49 @@ def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int
     with pytest.raises(ConflictError, match="the sequence compacts files, and is being abandoned"):
         operator_actions.accept(COMPACTED.store(machine), "a", "ann")
     require_every_record(machine)
+
+
+def rebuild(machine: Machine) -> None:
+    """Rebuild the store, and require that something was written."""
+    store = COMPACTED.store(machine)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=True)
+    done = rebuild_store(store, plan, "rebuild", "ann", accept_gaps=True)
+    assert done.written, done
+
+
+def test_rebuild_sets_a_tombstone_without_its_merged_file_aside_although_an_old_file_is_missing() -> None:
+    machine = compacted_until(dies("rename", "/output/a/"))
+    assert machine.paths(f"{OUTPUT}/_rejected/a"), "the tombstone is published"
+    old = sorted(machine.paths(f"{OUTPUT}/a"))
+    machine.remove(old[0])
+    owner = read_claim(COMPACTED.store(machine).fs, OUTPUT)
+    assert owner is not None
+    for path in machine.paths(ROOTS.store):
+        machine.remove(path)
+    open_store(SimulatedFileSystem(machine), ROOTS, "job", COMPACTED.buckets, create=True, lost_store_id=owner.store_id)
+    rebuild(machine)
+    for _ in range(3):
+        COMPACTED.run(machine, SOURCE)
+    assert sorted(machine.paths(f"{OUTPUT}/a")) == old[1:]
+    assert not machine.paths(f"{OUTPUT}/_rejected/a")
+    result = audit(COMPACTED, machine)
+    assert (result.duplicates, result.superseded_files) == (0, 0), result
+
+
+def test_compacted_files_are_kept_while_their_merged_file_is_missing() -> None:
+    machine = Machine()
+    for end in (1, 3):
+        assert go(COMPACTED, machine, growing_source(end)).succeeded
+    old = sorted(machine.paths(f"{OUTPUT}/a"))
+    assert COMPACTED.compact(machine, SOURCE, SMALL_FILES).succeeded
+    machine.remove(merged_file(machine))
+    for _ in range(3):
+        notes = COMPACTED.run(machine, SOURCE).notes.entries
+        assert [(note.subject, "MERGED_FILE_MISSING" in note.text) for note in notes] == [("a", True)], notes
+    assert sorted(machine.paths(f"{OUTPUT}/a")) == old
+    assert len(machine.paths(f"{OUTPUT}/b")) == 1, "other datasets are not affected"
+    rebuild(machine)
+    for _ in range(2):
+        assert go(COMPACTED, machine, SOURCE).succeeded
+    result = audit(COMPACTED, machine)
+    assert (result.exact, result.records) == (True, 7), result
