@@ -1,16 +1,24 @@
-"""Write published records into one larger file, and verify the file by reading it again."""
+"""Write published records into one larger file, and verify the file by reading it again.
+
+The file is written and verified on the local disk, then copied to the staging folder: a staged file of an object store
+cannot be read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
 from distcommit.core.errors import CorruptError
-from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.interfaces.file_system import FileStatus, FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.core.work_units import StagedFile, sum_content
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.output import published_name, published_start
 from distcommit.protocol.paths.staging import staged_name
 from distcommit.sinks.files.content_sum import as_text, content_sum
@@ -21,6 +29,7 @@ from distcommit.sinks.files.sink import FileSink
 
 _ROW_GROUP_BYTES = 64 << 20
 _STAGED_FOLDER = "merged"
+_COPIED_BYTES = 8 << 20
 
 
 def merged_footer(identity: AttemptIdentity, footers: Sequence[Footer]) -> Footer:
@@ -80,32 +89,35 @@ def write_merged_file(
         provenance: the columns with each record's offset, which are compared unless the footer is `stripped`.
 
     Raises:
-        CorruptError: if the written file has other records or columns than expected.
+        CorruptError: if the written file has other records or columns than expected, or the copy has other bytes.
         ConfigurationError: if the sink cannot write the columns.
     """
     fs, name = area.fs, staged_name(1, sink.ending)
     staged_folder = f"{area.folder}/{_STAGED_FOLDER}"
-    final_name = published_name(
-        published_start(identity.epoch, identity.work_unit_id, identity.attempt), 1, sink.ending
-    )
-    final_path, path = f"{folder}/{final_name}", f"{staged_folder}/{name}"
-    fs.make_folder(staged_folder)
-    file = OpenFile(
-        fs,
-        path=path,
-        target=f"{area.output_root}/{final_path}",
-        final_path=final_path,
-        schema=schema,
-        encoder=sink.encoder(schema),
-        identity=identity,
-        origin=Origin(),
-        number=1,
-        access=sink.file_access,
-        sort_by=sink.sort_keys,
-    )
-    closed = _written(file, batches, footer, row_group_bytes=_ROW_GROUP_BYTES if sink.streams else 0)
-    _require_conserved(fs, path, schema, footer, provenance)
-    status = closed.status
+    start = published_start(identity.epoch, identity.work_unit_id, identity.attempt)
+    final_path, path = f"{folder}/{published_name(start, 1, sink.ending)}", f"{staged_folder}/{name}"
+    target = f"{area.output_root}/{final_path}"
+    with tempfile.TemporaryDirectory(prefix="distcommit-merged-") as spool:
+        local = LocalFileSystem(durable=False)
+        file = OpenFile(
+            local,
+            path=f"{spool}/{name}",
+            target=target,
+            final_path=final_path,
+            schema=schema,
+            encoder=sink.encoder(schema),
+            identity=identity,
+            origin=Origin(),
+            number=1,
+            access=None,
+            sort_by=sink.sort_keys,
+        )
+        closed = _written(file, batches, footer, row_group_bytes=_ROW_GROUP_BYTES if sink.streams else 0)
+        _require_conserved(local, closed.path, schema, footer, provenance)
+        fs.make_folder(staged_folder)
+        status = _copy(closed, fs, path, target, footer)
+    if sink.file_access is not None:
+        fs.set_access(path, sink.file_access)  # before the file is published
     return StagedFile(
         staged_path=f"{area.prefix}/{_STAGED_FOLDER}/{name}",
         final_path=final_path,
@@ -129,6 +141,22 @@ def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, 
     except BaseException:
         file.abandon()
         raise
+
+
+def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Footer) -> FileStatus:
+    """Copy a verified local file to staging, and close it. Raise CorruptError if the copied bytes are others."""
+    staged = fs.create(path, target)
+    try:
+        with Path(closed.path).open("rb") as spooled:
+            while data := spooled.read(_COPIED_BYTES):
+                staged.write(data)
+        if staged.checksum != closed.checksum:
+            raise _not_conserved(footer, f"checksum {closed.checksum:016x}", f"{staged.checksum:016x} in the copy")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            staged.close_file(sync=False)
+        raise
+    return staged.close_file(sync=False)
 
 
 def _require_conserved(

@@ -7,7 +7,7 @@ from tests.checkers.planted_faults.parts import FaultClass, fault
 _UNCHECKED = (
     "sinks.files.merged_file",
     "write_merged_file",
-    "_require_conserved(fs, path, schema, footer, provenance)",
+    "_require_conserved(local, closed.path, schema, footer, provenance)",
 )
 
 COMPACTIONS = (
