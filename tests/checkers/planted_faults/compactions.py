@@ -70,8 +70,8 @@ COMPACTIONS = (
         (
             "app.auditing.files.missing_files",
             "missing_files",
-            "max([known_from, *compactions])",
-            "known_from",
+            "compacted.may_include(path, epoch)",
+            "False",
         ),
     ),
 )
