@@ -77,7 +77,7 @@ class CompactionSource(MaintenanceSource):
             files,
             self.policy,
             self._target_file_bytes,
-            lambda file: (self._key(file), columns[file.path]) if file.path in columns else None,
+            lambda file: (self._key(file), _columns_key(columns[file.path])) if file.path in columns else None,
         )
 
     def extraction(self, unit: WorkUnit) -> Extraction:
@@ -107,6 +107,12 @@ def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
     """Return the sink of a branch; None if the job has no such branch, or its sink does not write files."""
     sink = next((candidate.sink for candidate in flow.branches if candidate.name == branch), None)
     return sink if isinstance(sink, FileSink) else None
+
+
+def _columns_key(schema: pa.Schema) -> bytes:
+    """Return the columns with the metadata of each field, which equality of schemas ignores."""
+    key: bytes = schema.serialize().to_pybytes()
+    return key
 
 
 def _unit(state: DatasetState, files: Sequence[LiveFile]) -> WorkUnit:

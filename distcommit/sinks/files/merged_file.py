@@ -171,7 +171,7 @@ def _require_conserved(
         if provenance is not None and has_offsets:
             offsets.add(batch, provenance)
     written = look_into(fs, path)[0]
-    if not written.equals(schema):
+    if not written.equals(schema, check_metadata=True):
         raise _not_conserved(expected, f"columns {_one_line(schema)}", _one_line(written))
     if (records, as_text(content)) != (expected.records, expected.content_sum):
         required = f"{expected.records} records with content sum {expected.content_sum}"
@@ -188,7 +188,11 @@ def _union(texts: Iterable[str]) -> str:
 
 
 def _one_line(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+    return ", ".join(f"{field.name} {field.type}{_metadata_text(field)}" for field in schema)
+
+
+def _metadata_text(field: pa.Field) -> str:
+    return f" {field.metadata}" if field.metadata else ""
 
 
 def _not_conserved(footer: Footer, expected: str, actual: str) -> CorruptError:

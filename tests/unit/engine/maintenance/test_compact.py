@@ -220,6 +220,21 @@ def test_damaged_file_is_not_merged(place: Files) -> None:
     assert len(place.read("b").files()) == 1
 
 
+def test_files_with_other_metadata_of_a_column_are_not_merged(place: Files) -> None:
+    for number, path in enumerate(place.files()):
+        table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
+        unit = {"unit": "cents" if number < 2 else "euros"}
+        fields = [field.with_metadata(unit if field.name == "offset" else None) for field in table.schema]
+        with pq.ParquetWriter(path, pa.schema(fields)) as writer:
+            writer.write_table(pa.table(table.columns, pa.schema(fields)))
+            writer.add_key_value_metadata({key: metadata[key] for key in metadata if key != b"ARROW:schema"})
+    result = place.compact()
+    assert result.succeeded, result.reasons
+    units = [pq.read_schema(path).field("offset").metadata for path in map(Path, sorted(place.read("a").files()))]
+    assert units == [{b"unit": b"euros"}, {b"unit": b"cents"}]
+    assert place.audit().exact
+
+
 def test_foreign_files_in_the_folder_stay_untouched(place: Files) -> None:
     folder = Path(place.roots.output, "a")
     foreign = {"mine.parquet": b"encrypted", "notes.txt": b"text"}
