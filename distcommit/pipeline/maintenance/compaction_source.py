@@ -72,7 +72,8 @@ class CompactionSource(MaintenanceSource):
         unsealed = read_markers(self.fs, self.output)[Marker.UNSEALED]  # such runs may have left files of no sequence
         files = [file for file in files if min(epochs_of(file.footer)) > unsealed]
         candidates = compaction_groups(files, self.policy, self._target_file_bytes, self._key)
-        columns = {file.path: self._columns(file) for group in candidates for file in group}
+        schemas = {file.path: self._columns(file) for group in candidates for file in group}
+        columns = {path: schema for path, schema in schemas.items() if not _may_overflow(schema)}
         return compaction_groups(
             files,
             self.policy,
@@ -107,6 +108,14 @@ def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
     """Return the sink of a branch; None if the job has no such branch, or its sink does not write files."""
     sink = next((candidate.sink for candidate in flow.branches if candidate.name == branch), None)
     return sink if isinstance(sink, FileSink) else None
+
+
+def _may_overflow(schema: pa.Schema) -> bool:
+    """Return whether a column has a dictionary whose indices may be too narrow for the values of several files."""
+    types = [field.type for field in schema]
+    for column in types:  # grows by the nested types
+        types += [column.field(index).type for index in range(column.num_fields)]
+    return any(pa.types.is_dictionary(column) and column.index_type.bit_width < 32 for column in types)
 
 
 def _columns_key(schema: pa.Schema) -> bytes:

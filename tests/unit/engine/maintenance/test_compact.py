@@ -20,6 +20,7 @@ from distcommit.app.admin.compact import CompactResult, compacting, find_compact
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.checks import published_types
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
@@ -232,7 +233,17 @@ def test_files_with_other_metadata_of_a_column_are_not_merged(place: Files) -> N
     assert result.succeeded, result.reasons
     units = [pq.read_schema(path).field("offset").metadata for path in map(Path, sorted(place.read("a").files()))]
     assert units == [{b"unit": b"euros"}, {b"unit": b"cents"}]
+    newest = published_types._newest_file(place.fs, f"{place.roots.output}/a")
+    assert pq.read_schema(newest).field("offset").metadata == {b"unit": b"euros"}, "merged files are as old as theirs"
     assert place.audit().exact
+
+
+def test_dictionaries_whose_indices_may_overflow_are_recognized() -> None:
+    narrow, wide = (pa.dictionary(index, pa.string()) for index in (pa.int8(), pa.int32()))
+    for column in (narrow, pa.list_(narrow), pa.struct([("x", narrow)])):
+        assert compaction_source._may_overflow(pa.schema([("c", column)]))
+    for column in (wide, pa.list_(wide), pa.string()):
+        assert not compaction_source._may_overflow(pa.schema([("n", pa.int64()), ("c", column)]))
 
 
 def test_foreign_files_in_the_folder_stay_untouched(place: Files) -> None:
