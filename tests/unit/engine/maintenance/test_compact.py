@@ -20,6 +20,8 @@ from distcommit.app.admin.compact import CompactResult, compacting, find_compact
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.app.auditing.files.read_published_files import PublishedFile
+from distcommit.app.auditing.offsets.joined_branches import Branches
 from distcommit.app.checks import published_types
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.cli.views.compaction_view import compaction_view
@@ -32,6 +34,7 @@ from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files import merged_file
 from distcommit.sinks.files.footer import Footer, read_footer, read_published_footer
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.open_file import OpenFile
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.folder_claims import read_claim
@@ -236,6 +239,20 @@ def test_files_with_other_metadata_of_a_column_are_not_merged(place: Files) -> N
     newest = published_types._newest_file(place.fs, f"{place.roots.output}/a")
     assert pq.read_schema(newest).field("offset").metadata == {b"unit": b"euros"}, "merged files are as old as theirs"
     assert place.audit().exact
+
+
+def test_incarnation_of_a_merged_file_is_as_old_as_the_merged_files() -> None:
+    def file(epoch: int, incarnation: str, replaces: tuple[int, ...] = ()) -> PublishedFile:
+        footer = Footer(
+            **{"dataset_urn": "a", "run_id": "r", "work_unit_id": "0", "attempt": "0", "records": 1},
+            epoch=epoch,
+            incarnation=incarnation,
+            replaces=replaces,
+        )
+        return PublishedFile(f"/a/{epoch}", footer, OffsetSets(), OffsetSets())
+
+    branches = Branches([file(9, "old", (1, 2)), file(5, "new")], [])
+    assert branches.incarnations() == ["old", "new"]
 
 
 def test_dictionaries_whose_indices_may_overflow_are_recognized() -> None:
