@@ -30,7 +30,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, build_replacement
 
-_WHOLE_FILE_BYTES = 64 << 20  # of files that are written from memory
+_WHOLE_FILE_BYTES = 16 << 20  # of a merged file that is written, or read to compare it, from memory as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ class CompactionSource(MaintenanceSource):
         sink = file_sink_of(self.flow, branch)
         if sink is None:
             return 0
-        return sink.target_file_bytes if sink.streams else min(sink.target_file_bytes, _WHOLE_FILE_BYTES)
+        in_row_groups = sink.streams and sink.ending.endswith(".parquet")
+        return sink.target_file_bytes if in_row_groups else min(sink.target_file_bytes, _WHOLE_FILE_BYTES)
 
     def _key(self, file: LiveFile) -> Hashable | None:
         """Return the epoch that read a file's records if offsets are comparable only within it; else 0. None for a file

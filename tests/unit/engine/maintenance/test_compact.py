@@ -30,6 +30,7 @@ from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance import compaction_source
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
+from distcommit.pipeline.maintenance.compaction_source import CompactionSource
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files import merged_file
@@ -253,6 +254,22 @@ def test_incarnation_of_a_merged_file_is_as_old_as_the_merged_files() -> None:
 
     branches = Branches([file(9, "old", (1, 2)), file(5, "new")], [])
     assert branches.incarnations() == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_bounded"),
+    [
+        ({}, False),
+        *(({"format": name}, True) for name in ("avro", "orc", "jsonl")),
+        ({"sort_by": [{"column": "offset", "order": "descending"}]}, True),
+    ],
+)
+def test_merged_files_that_are_in_memory_as_a_whole_are_smaller(
+    tmp_path: Path, settings: dict[str, Any], is_bounded: bool
+) -> None:
+    place = Files(tmp_path, settings)
+    source = CompactionSource(place.fs, place.roots.output, place.begin({}).flow, SMALL_FILES)
+    assert (source._target_file_bytes("main") <= 16 << 20) is is_bounded
 
 
 def test_dictionaries_whose_indices_may_overflow_are_recognized() -> None:
