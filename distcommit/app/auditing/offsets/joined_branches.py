@@ -81,8 +81,8 @@ class Branches:
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
-            age = max(file.footer.replaces, default=file.footer.epoch)  # reprocessed or merged records are older
-            newest[name] = max(newest.get(name, (0, 0)), (age, 0))
+            read_epoch = max(file.footer.replaces, default=file.footer.epoch)  # of records reprocessed or merged since
+            newest[name] = max(newest.get(name, (0, 0)), (read_epoch, 0))
         for row in self.rows:
             for index, part in enumerate(row.covered):
                 is_last = index == len(row.covered) - 1
