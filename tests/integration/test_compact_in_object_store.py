@@ -10,6 +10,7 @@ import pytest
 from distcommit.fs.object_stores.s3_file_system import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.sinks.files import merged_file
+from distcommit.sinks.files.open_file import ClosedFile
 from distcommit.stores.state.job_store import Roots
 from tests.servers.s3 import S3Server
 from tests.unit.engine.maintenance.test_compact import NAMES, Files
@@ -48,7 +49,7 @@ def test_files_in_an_object_store_are_merged_and_deleted(place: Files) -> None:
 def test_copy_with_other_bytes_is_never_published(place: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     written = merged_file._written
 
-    def with_other_checksum(*args: object, **kwargs: object) -> merged_file.ClosedFile:
+    def with_other_checksum(*args: object, **kwargs: object) -> ClosedFile:
         closed = written(*args, **kwargs)  # type: ignore[arg-type]
         return replace(closed, checksum=closed.checksum ^ 1)
 

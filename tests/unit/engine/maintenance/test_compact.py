@@ -245,7 +245,11 @@ def test_files_with_other_metadata_of_a_column_are_not_merged(place: Files) -> N
 def test_incarnation_of_a_merged_file_is_as_old_as_the_merged_files() -> None:
     def file(epoch: int, incarnation: str, replaces: tuple[int, ...] = ()) -> PublishedFile:
         footer = Footer(
-            **{"dataset_urn": "a", "run_id": "r", "work_unit_id": "0", "attempt": "0", "records": 1},
+            dataset_urn="a",
+            run_id="r",
+            work_unit_id="0",
+            attempt="0",
+            records=1,
             epoch=epoch,
             incarnation=incarnation,
             replaces=replaces,
