@@ -40,6 +40,7 @@ _DATASET = {
     "set-watermark": _Entry("release_and_set_watermark:set_watermark", "job.yaml orders '{\"0\": 1200}'"),
     "reprocess": _Entry("running:reprocess", "job.yaml orders"),
     "expire": _Entry("running:expire", "job.yaml --older-than 90d --dry-run"),
+    "compact": _Entry("running:compact", "job.yaml orders --dry-run"),
 }
 _STORE = {
     "verify": _Entry("audit_and_verify:verify_store", "job.yaml"),
@@ -71,7 +72,7 @@ COMMANDS: Mapping[str, _Entry | _Entries] = {
     "ui": _Entry("report_and_ui:ui", "job.yaml --port 8080"),
     "audit": _Entry("audit_and_verify:audit", "job.yaml --deep"),
     "demo": _Entry("demo:demo", ""),
-    "dataset": _Entries("Inspect, release, reprocess and expire datasets.", "list job.yaml", _DATASET),
+    "dataset": _Entries("Inspect, release, reprocess, expire and compact datasets.", "list job.yaml", _DATASET),
     "store": _Entries("Verify, repair and rebuild the store of a job.", "verify job.yaml", _STORE),
     "schedule": _Entries("Run jobs by their schedules; pause, resume and trigger one.", "serve jobs/", _SCHEDULE),
     "migrate": _Entries("Move a job here from another system.", "convert-gobblin FILE.pull -o job.yaml", _MIGRATE),

@@ -21,10 +21,14 @@ from distcommit.protocol.seal_decision import gap_free
 from tests.checkers import reach
 from tests.checkers.planted import planted, reach_of
 from tests.checkers.planted_faults import PLANTED, FaultClass
+from tests.checkers.planted_faults.compactions import COMPACTIONS
+from tests.checkers.planted_faults.parts import Planted
 from tests.checkers.planted_table import planted_table
 from tests.checkers.planted_tests import ROOT
 from tests.checkers.planting import Edit, plant, touch
 from tests.checkers.reach import Played, Reached
+from tests.simulation.explore import program_violation
+from tests.simulation.programs.compact import COMPACT
 
 EASY, ITS_PLACE = "failed-units-count-as-finished", ("explore", "attempt-after-failure")
 ELSEWHERE = ("explore", "own-watermarks")
@@ -202,3 +206,19 @@ def test_each_test_named_on_a_page_of_results_exists(page: str) -> None:
     assert named
     assert [file for file, _ in named if not (ROOT / file).is_file()] == []
     assert [test for _, test in named if test and f"def {test}(" not in code] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", COMPACTIONS, ids=lambda fault: fault.name)
+def test_fault_in_a_compaction_is_a_violation_without_any_crash(fault: Planted) -> None:
+    noticed = 7
+
+    def play() -> None:
+        plant(fault.edits)
+        for program in COMPACT:
+            machine = program.find()
+            program.act(machine)
+            if program_violation(program, machine):
+                os._exit(noticed)
+
+    assert elsewhere(play) == noticed

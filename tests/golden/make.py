@@ -39,6 +39,7 @@ DOCUMENTS: dict[str, msgspec.Struct] = {
     "tombstone": samples.TOMBSTONE,
     "replacement": samples.REPLACEMENT,
     "expired": samples.RETAINED,
+    "compaction": samples.COMPACTION,
     "expiry-request": samples.HORIZON,
     "schema": samples.KEPT_SCHEMA,
     "run": samples.RUN_RECORD,

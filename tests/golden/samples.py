@@ -551,6 +551,7 @@ RETAINED = msgspec.structs.replace(
         ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}, is_expired=True),
     ),
 )
+COMPACTION = msgspec.structs.replace(REPLACEMENT, files=REPLACEMENT.files[:1], publish="compact", replaced=())
 HORIZON = ExpiryRequest(
     version=1, cutoff_ms=1_690_000_000_000, requested_ms=1_700_000_000_000, requested_by="á@host", after_epoch=7
 )

@@ -38,6 +38,7 @@ JSON = [
     ("documents/tombstone.json", "tombstone"),
     ("documents/replacement.json", "tombstone"),
     ("documents/expired.json", "tombstone"),
+    ("documents/compaction.json", "tombstone"),
     ("documents/store.json", "store marker"),
     ("texts/footer.txt", "footer"),
 ]

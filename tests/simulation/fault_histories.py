@@ -41,6 +41,7 @@ from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCal
 from tests.simulation.damage import WHOLE
 from tests.simulation.explore import crashes_of, program_violation, recovery_violation
 from tests.simulation.fault_chains import NEXT, Chains, Subject
+from tests.simulation.programs.compact import COMPACT
 from tests.simulation.programs.operator_actions import OPERATOR_ACTIONS
 from tests.simulation.programs.parts import SOURCE, Program
 from tests.simulation.scenarios import SCENARIOS, Scenario
@@ -61,7 +62,7 @@ serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
-OPERATORS = {program.name: program for program in OPERATOR_ACTIONS}
+OPERATORS = {program.name: program for program in (*OPERATOR_ACTIONS, COMPACT[0])}
 NAMES = [*SCENARIOS, *OPERATORS]
 """Subjects of histories."""
 UNSYNCED = "unsynced"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+from distcommit.app.admin.compact import compacting
 from distcommit.app.admin.expire import expiring
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.commit_groups import CommitGroups
@@ -30,6 +31,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.fs.separate_store import TwoFileSystems
+from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
@@ -162,6 +164,14 @@ class World:
         """Run once to expire older records, as a process would."""
         settings = expiring(self.begin(calls, source), before_ms, kept_snapshots)
         with recorded_run(settings, "expire", "world") as observer:
+            result = run(launch_here, settings, observer=observer)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def compact(self, calls: PosixCalls, source: ModelSource, policy: CompactionPolicy) -> RunResult:
+        """Run once to compact small files, as a process would."""
+        settings = compacting(self.begin(calls, source), policy)
+        with recorded_run(settings, "compact", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result

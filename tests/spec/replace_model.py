@@ -1,6 +1,6 @@
 """Executable model of replacing published files by a tombstone, beside the rules of `log_model`.
 
-It covers reprocessing, and publishers that replace.
+It covers reprocessing, compaction, and publishers that replace.
 
     python -m tests.spec.replace_model                      the table: every scenario and every naive variant
     python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
@@ -18,6 +18,15 @@ and seals it with the file. The replacement names all live files (or the accepte
 two) and the replacement before it, and lists the records that they held. So the newest replacement alone lists
 everything that was replaced. It stays when the files that it names are deleted, until the next one's turn.
 
+A compaction (a third kind of run) merges the live files of the branch into one. Its tombstone names them, as the
+tombstone of a reprocess names error files, and is deleted after them. The conservation check comes before the seal: the
+merged file has exactly the records of the files that the tombstone names. A compaction is accepted only while it is
+quarantined, with all of its files published: an abandon that began may delete the merged file at any later time.
+
+A rebuild (of the scenario `compact rebuild`) replaces a lost log by what the output proves. A compaction counts if its
+merged file is published, or superseded itself; otherwise its tombstone is set aside. Without its tombstone, a merged
+file counts if no other file has its records. That rule must also hold if one small file was deleted by accident.
+
 One action is one effect: a record, one rename, one deletion. An actor that never moves again has crashed. An actor that
 continues with the files in its hands after a newer fence is a zombie (a publisher, or a late deleter). Only valid
 records are put; `log_model` shows this of twins that race for a number.
@@ -32,8 +41,9 @@ in every state:
 - The files of a pending sequence are staged or published.
 - No false alarm (`stores.logs.log_anchors.require_published`): no file of a dead run is missing.
 - When no actor can move any more, no sequence is pending.
+- After a rebuild, each record of a published file is in a live file.
 
-Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds.
+Not modelled: power loss, several units of a sequence, identity of deleted files, rebuilds of replacements.
 """
 
 from __future__ import annotations
@@ -89,6 +99,7 @@ class Scen(NamedTuple):
 
 Moves = Iterator[tuple[str, State]]
 GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
+SMALL = File("good", 1, "second", (1,))
 
 
 @cache
@@ -252,8 +263,8 @@ def deletes(m: Mover) -> Moves:
 
 def plans(m: Mover) -> Moves:
     """Read the live error files and plan them. Each record is accepted, or rejected again."""
-    if m.p.kind == "replacer":
-        yield from replaces(m)
+    if m.p.kind in ("replacer", "compactor"):
+        yield from replaces(m) if m.p.kind == "replacer" else compacts(m)
         return
     errors = [file for file in live(m.s.output, m.t.done, m.v) if file.kind == "error"]
     fed = tuple(record for file in errors for record in file.records)
@@ -288,6 +299,23 @@ def replaces(m: Mover) -> Moves:
     sequence = Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
     yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
                staged=m.s.staged | {new, stone})  # fmt: skip
+
+
+def compacts(m: Mover) -> Moves:
+    """Merge the live files of the branch. The conservation check refuses a merged file with other records."""
+    t, e, own = m.t, m.p.e, m.p.id
+    small = [file for file in live(m.s.output, t.done, m.v) if file.kind == "good"]
+    if t.state != "idle" or t.closed >= e or len(small) < 2:
+        yield m.go("has nothing to do", "ends")
+        return
+    read = small[:-1] if "drops_file" in m.v else small
+    named = small[:-1] if "forgets_file" in m.v else small
+    merged = File("good", e, own, tuple(record for file in read for record in file.records))
+    if "unchecked" not in m.v and merged.records != tuple(record for file in named for record in file.records):
+        yield m.go("finds other records than in the files to supersede", "ends")
+        return
+    sequence = Seq(URN, e, (merged, File("tomb", e, own, (), tuple(named))), t.wm, t.wm, 0, False)
+    yield m.go(f"stages {shown(merged)}", "seals", (sequence,), staged=m.s.staged | set(sequence.files))
 
 
 def seals(m: Mover) -> Moves:
@@ -342,6 +370,8 @@ def person(m: Mover) -> Moves:
                 yield m.put("REVOKING", None, t.sequence.e, "takes")
             else:
                 yield m.go("finds the sequence retried", "over")
+        case "takes" if t.seq is None:
+            yield m.go("finds the sequence accepted", "over")
         case "takes":
             files = sorted(t.sequence.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
@@ -349,6 +379,9 @@ def person(m: Mover) -> Moves:
             yield m.go("begins to take back", "takes back",
                        (*there, *staged) if "targets_first" in m.v else (*staged, *there))  # fmt: skip
         case "takes back":
+            if not m.p.x and t.seq is None:
+                yield m.go("finds the sequence accepted", "over")
+                return
             if not m.p.x:
                 yield m.put("ABANDONED", None, t.sequence.e, "over")
                 return
@@ -359,7 +392,78 @@ def person(m: Mover) -> Moves:
                 yield m.go(f"undoes {shown(file)}", x=tuple(remaining), output=m.s.output - {file})
 
 
-ACTORS = {"run": run, "replacer": run, "person": person}
+def accepts(m: Mover) -> Moves:
+    """Accept a sequence, whatever another operator has begun. The check and the record are two actions."""
+    t = m.t
+    match m.p.phase:
+        case "begin":
+            is_published = t.seq is not None and all(file in m.s.output for file in t.seq.files)
+            takes_revoking = "accept_revoking" in m.v or (is_published and "accept_published" in m.v)
+            if t.state == "quarantined" and (is_published or "accept_unpublished" in m.v):
+                yield m.go("may accept", "accepts", x=("ACCEPT", t.sequence.e))
+            elif t.state == "revoking" and takes_revoking:
+                yield m.go("may accept", "accepts", x=("GIVEN-UP", t.sequence.e))
+        case "accepts":
+            kind, e = m.p.x
+            yield m.put(kind, None, e, "over") if m.can(kind, None, e) else m.go("finds it released", "over")
+
+
+def rebuilds(m: Mover) -> Moves:
+    """Replace the log by what the output proves. No actor that has begun goes on. In a variant a file that a tombstone
+    names was deleted by accident; only the rebuild itself is checked then.
+    """
+    procs = tuple(p if p.phase == "begin" and p.id != m.p.id else p._replace(phase="over") for p in m.s.procs)
+    named = {name for file in m.s.output if file.kind == "tomb" for name in file.names}
+    for lost in (None, *sorted(named & m.s.output)):
+        before = m.s.output - {lost} if lost else m.s.output
+        output, newest = proven(before, m.v)
+        e = max(file.e for file in m.s.output)
+        sequence = Seq(URN, newest, tuple(sorted(f for f in output if f.e == newest)), READ, READ, 0, False)
+        log = [Rec("FENCE", e, "rebuild")]
+        if newest > 1:
+            log = [Rec("FENCE", newest, "rebuild"), Rec("INTENT", newest, sequence), Rec("DONE", newest, newest), *log]
+        log = log[:-1] if newest == e > 1 else log
+        visible = {record for file in live(output, newest, m.v) for record in file.records}
+        dropped = {record for file in before for record in file.records} - visible
+        if lost and not dropped:
+            continue
+        yield (
+            f"{m.p.id}: rebuilds" + (f" without {shown(lost)}" if lost else ""),
+            m.s._replace(
+                log=tuple(log),
+                staged=frozenset(),
+                output=output,
+                ended=newest,
+                procs=procs,
+                bad="A RECORD OF A PUBLISHED FILE IS IN NO LIVE FILE" if dropped else "",
+            ),
+        )
+
+
+def proven(output: frozenset[File], v: frozenset[str]) -> tuple[frozenset[File], int]:
+    """Return the files without those that are set aside, and the newest epoch that counts."""
+    stones = [file for file in output if file.kind == "tomb"]
+    superseded = {name for stone in stones for name in stone.names}
+    newest = max(file.e for file in output)
+    aside: set[File] = set()
+    for stone in stones:
+        merged = [f for f in {*output, *superseded} if f.kind == "good" and (f.e, f.wrote) == (stone.e, stone.wrote)]
+        deleted = any(name not in output for name in stone.names)
+        if not merged and not ("deleted_proves" in v and (deleted or stone.e < newest)):
+            aside.add(stone)
+    for file in output - superseded:
+        older = {record for other in output if other.e < file.e for record in other.records}
+        without_stone = not any((stone.e, stone.wrote) == (file.e, file.wrote) for stone in stones)
+        if file.kind == "good" and file.e > 1 and without_stone and older.issuperset(file.records):
+            aside.add(file)
+    remaining = output - aside
+    return remaining, max(file.e for file in remaining)
+
+
+ACTORS = {
+    **{"run": run, "replacer": run, "compactor": run, "person": person},
+    **{"acceptor": accepts, "rebuilder": rebuilds},
+}
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -372,7 +476,7 @@ def moves(s: State, scen: Scen) -> Moves:
 def scenario(name: str, switches: str = "") -> Scen:
     fenced = Rec("FENCE", 2, "A")
     planning = Proc("A", e=2, phase="plans")
-    replacing = planning._replace(kind="replacer")
+    replacing, compacting = planning._replace(kind="replacer"), planning._replace(kind="compactor")
     twin, person_ = Proc("B", e=2, phase="plans"), Proc("H", "person")
     procs: dict[str, tuple[Proc, ...]] = {
         "twins": (planning, twin, Proc("N")),
@@ -387,20 +491,29 @@ def scenario(name: str, switches: str = "") -> Scen:
         "replace reprocess": (replacing, Proc("R"), Proc("N", "replacer")),
         "partition abandon": (replacing, person_, Proc("N", "replacer")),
         "partition chain": (Proc("A", "replacer"), Proc("B", "replacer"), Proc("C", "replacer")),
+        "compact twins": (compacting, Proc("B", "compactor", 2, "plans"), Proc("N", "compactor")),
+        "compact abandon": (compacting, person_, Proc("N", "compactor")),
+        "compact beside": (compacting, Proc("N"), Proc("C", "compactor")),
+        "compact chain": (Proc("A", "compactor"), Proc("N"), Proc("C", "compactor")),
+        "compact accept": (compacting, person_, Proc("P", "acceptor"), Proc("N")),
+        "compact rebuild": (compacting, person_, Proc("R", "rebuilder"), Proc("N", "compactor"), Proc("O")),
     }
     init = State(
         (fenced,) if procs[name][0].e else (),
         frozenset(),
-        frozenset((GOOD, BAD)),
+        frozenset((GOOD, SMALL if name.startswith("compact") else BAD)),
         1,
         procs[name],
     )
-    return Scen(name, frozenset(switches.split()), name == "beside", init, name.startswith("partition"))
+    is_beside = name in ("beside", "compact beside", "compact chain")
+    return Scen(name, frozenset(switches.split()), is_beside, init, name.startswith("partition"))
 
 
 DESIGN = (
     *("twins", "abandon", "abandon twins", "beside", "chain", "deleters"),
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
+    *("compact twins", "compact abandon", "compact beside", "compact chain"),
+    *("compact accept", "compact rebuild"),
 )
 NAIVE = (
     ("abandon", "delete_first", "error files are deleted before DONE"),
@@ -422,6 +535,17 @@ NAIVE = (
     ("replace reprocess", "keep_errors", "error files remain after the files beside them were replaced"),
     ("partition chain", "no_inherit", "a replacement of a partition omits the records of the previous one"),
     ("partition chain", "no_newest", "the newest replacement of partitions is deleted with its files"),
+    ("compact twins", "drops_file unchecked", "a compaction omits the records of a file that it supersedes"),
+    ("compact twins", "forgets_file unchecked", "a compaction does not supersede a file whose records it copied"),
+    ("compact twins", "no_closed", "a twin may seal again, because the watermark has not moved"),
+    ("compact abandon", "delete_first", "compacted files are deleted before DONE"),
+    ("compact abandon", "no_wait", "a deleter of compacted files that does not wait for DONE"),
+    ("compact abandon", "targets_first", "abandon deletes published files before staged ones"),
+    ("compact chain", "tombstone_first", "a tombstone is deleted before the compacted files that it names"),
+    ("compact accept", "accept_unpublished", "a compaction is accepted before its files are published"),
+    ("compact accept", "accept_revoking", "a compaction is accepted while it is being abandoned"),
+    ("compact accept", "accept_published", "the same, while all of its files are still published"),
+    ("compact rebuild", "deleted_proves", "a rebuild counts a compaction because a small file is missing"),
 )
 
 

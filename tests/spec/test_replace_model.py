@@ -8,7 +8,8 @@ from tests.spec.replace_model import DESIGN, NAIVE, explore
 
 SMALL = ("twins", "abandon", "beside")
 REPLACING = ("replace twins", "replace abandon", "replace reprocess", "partition abandon")
-MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING))
+COMPACTING = tuple(name for name in DESIGN if name.startswith("compact"))
+MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING, *COMPACTING))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -23,6 +24,13 @@ def test_only_the_newest_replacement_is_visible_over_all_states(name: str) -> No
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 2_500
+
+
+@pytest.mark.parametrize("name", COMPACTING)
+def test_each_record_has_one_live_file_beside_compactions_over_all_states(name: str) -> None:
+    wrong, states, history = explore(name)
+    assert wrong == "none", history
+    assert states > 2_000
 
 
 @pytest.mark.parametrize("name", MANY)

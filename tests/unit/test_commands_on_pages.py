@@ -38,7 +38,7 @@ CHANGES = {
     *("dataset release", "dataset quarantine", "dataset set-watermark"),
     *("init", "migrate convert-gobblin", "migrate import-watermarks", "store rebucket", "store rebuild"),
 }
-WITHOUT_SPARK = {"recover", "dataset expire", "store repair"}  # with --dry-run
+WITHOUT_SPARK = {"recover", "dataset compact", "dataset expire", "store repair"}  # with --dry-run
 NEW_FILES = {"init", "migrate convert-gobblin"}  # commands that write a new job file
 NAMES = ["d1", "items", "orders"]
 

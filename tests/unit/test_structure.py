@@ -260,6 +260,10 @@ ALLOWED_USES: dict[tuple[str, str], str] = {
         "pipeline/branches/error_branches.py",
         "AttemptFiles",
     ): "the writer of error branches, which also stores offsets without a record",
+    (
+        "pipeline/maintenance/compaction_source.py",
+        "FileSink",
+    ): "merged files are written by the same sink as the files that they replace",
     ("spark/staged_frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
     ("spark/staged_frames.py", "StagedFrames"): "the Spark half of that source: sources must not import Spark",
     ("spark/spool_micro_batch.py", "SpooledBatch"): "the Spark half of the micro-batch source",

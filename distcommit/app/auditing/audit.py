@@ -177,6 +177,14 @@ class _Audit:
                     folder_names.append(entry.name)
         return folder_names
 
+    def _merged(self, folder: AuditedFolder) -> dict[str, tuple[int, ...]]:
+        """Return the live merged files, with the epochs of the files that were merged into them."""
+        return {
+            path.removeprefix(f"{self._roots.output}/"): file.footer.replaces
+            for path, file in folder.files
+            if isinstance(file, AuditedFile) and file.footer.publish == "compact"
+        }
+
     def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
         """Audit one dataset: its files and ledger rows against its state."""
         for path, reason in folder.misplaced:
@@ -188,7 +196,8 @@ class _Audit:
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         logged = self._logged.get(state.dataset_urn, LoggedFiles()) if state else LoggedFiles()
-        gone = missing_files(logged, folder.paths, folder.superseded_paths) if folder.is_read else []
+        merged = self._merged(folder)
+        gone = missing_files(logged, folder.paths, folder.superseded_paths, merged) if folder.is_read else []
         content = None
         if state is not None:
             for epoch in logged.unreadable:

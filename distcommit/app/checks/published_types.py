@@ -19,7 +19,7 @@ from distcommit.pipeline.task_flow import FlowColumns
 from distcommit.protocol.paths.output import is_published_name, published_epoch, published_folder
 from distcommit.schemas.evolution import is_joinable
 from distcommit.schemas.known_columns import UNKNOWN
-from distcommit.sinks.files.footer import read_written_schema
+from distcommit.sinks.files.footer import read_footer, read_written_schema
 from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.history.run_records import read_beginning, read_record, recorded_epochs
 from distcommit.stores.state.job_store import JobStore
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_SECONDS = 1.0
 """Seconds after which no further dataset is compared."""
-_WITHOUT_NEW_RECORDS = ("recover", "expire")
+_WITHOUT_NEW_RECORDS = ("recover", "expire", "compact")
 """Commands whose runs write no records with the settings of the job file."""
 _RETURNED = (RunOutcome.SUCCEEDED, RunOutcome.INCOMPLETE, RunOutcome.HELD_BACK)
 """Outcomes of runs whose notes were printed."""
@@ -117,15 +117,24 @@ def _flow_settings(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _newest_file(fs: FileSystem, folder: str) -> str:
+    """Return the file with the newest columns. A merged file is as old as the newest file that was merged into it."""
     named = {path: path.rpartition("/")[2] for path in files_below(fs, folder)}
     epochs = {path: published_epoch(name) for path, name in named.items() if is_published_name(name)}
-    return max(epochs, key=epochs.__getitem__, default="")
+    newest, newest_age = "", 0
+    for path in sorted(epochs, key=epochs.__getitem__, reverse=True):
+        if epochs[path] <= newest_age:
+            break
+        footer = read_footer(fs, path)
+        age = max(footer.replaces) if footer is not None and footer.publish == "compact" else epochs[path]
+        if age > newest_age:
+            newest, newest_age = path, age
+    return newest
 
 
 def _types(fs: FileSystem, folder: str) -> dict[str, object]:
     """Return the types of the columns in the newest file of a folder; empty if it is not a readable Parquet file."""
-    path = _newest_file(fs, folder)
     try:
+        path = _newest_file(fs, folder)
         return {field.name: field.type for field in read_written_schema(fs, path)} if path else {}
     except (DistcommitError, OSError):  # of another format; or damaged, which the audit reports
         return {}

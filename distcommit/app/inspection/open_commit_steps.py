@@ -10,7 +10,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, error_te
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
-from distcommit.protocol.paths.output import is_tombstone
+from distcommit.protocol.paths.output import is_compaction_tombstone, is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.job_store import JobStore
@@ -30,6 +30,7 @@ class StepRow(msgspec.Struct, frozen=True):
         target_missing: for LOST: whether the target is missing as well as the staged file.
         is_permanent: whether the type of the step does not allow its sequence to be abandoned.
         replaces: whether the step publishes a tombstone, which names the files that the sequence replaces.
+        compacts: whether that tombstone names compacted files.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class StepRow(msgspec.Struct, frozen=True):
     target_missing: bool = False
     is_permanent: bool = False
     replaces: bool = False
+    compacts: bool = False
 
 
 class SequenceSteps(msgspec.Struct, frozen=True):
@@ -183,9 +185,10 @@ def _is_gone(step: CommitStep) -> bool:
 
 def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
     lasts = not step.can_be_abandoned()
-    replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
+    final_path = step.file.final_path if isinstance(step, FsRenameCommitStep) else ""
+    replaces, compacts = is_tombstone(final_path), is_compaction_tombstone(final_path)
     if isinstance(answer, Lost):
         reason = f"expected {answer.expected}; found {answer.actual}"
-        return StepRow(step.type_name, _described(step), "LOST", reason, _is_gone(step), lasts, replaces)
+        return StepRow(step.type_name, _described(step), "LOST", reason, _is_gone(step), lasts, replaces, compacts)
     later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
-    return StepRow(step.type_name, _described(step), answer.name, later, is_permanent=lasts, replaces=replaces)
+    return StepRow(step.type_name, _described(step), answer.name, later, False, lasts, replaces, compacts)

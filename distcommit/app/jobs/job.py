@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
+from distcommit.app.admin.compact import CompactResult, compact_job
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
@@ -119,12 +120,7 @@ class Job(StoredJob):
         return reprocess_all(self._folders, self._session, username(), observer)
 
     def expire(
-        self,
-        older_than: str,
-        observer: Observer | None = None,
-        *,
-        dry_run: bool = False,
-        keep_snapshots: bool = False,
+        self, older_than: str, observer: Observer | None = None, *, dry_run: bool = False, keep_snapshots: bool = False
     ) -> ExpireResult:
         """Delete published files that are older than an age such as `90d`. See `expire_job`."""
         return expire_job(
@@ -136,6 +132,12 @@ class Job(StoredJob):
             dry_run=dry_run,
             keep_snapshots=keep_snapshots,
         )
+
+    def compact(
+        self, datasets: Sequence[str] = (), observer: Observer | None = None, *, dry_run: bool = False
+    ) -> CompactResult:
+        """Merge small published files of these datasets, or of all. See `compact_job`."""
+        return compact_job(self._folders, self._session, datasets, username(), observer, dry_run=dry_run)
 
     def cancel(self, *, wait_s: float = 60, on_request: Callable[[int], None] = lambda _: None) -> CancelResult:
         """Cancel the job's live runs on any machine, and wait for their ends. See `cancel_runs`."""
@@ -172,9 +174,7 @@ class Job(StoredJob):
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay all quarantined datasets and read all stopped ones. Datasets of unreadable buckets
-        are left out, and the result names the buckets. Datasets that are being abandoned stay as they are.
-        """
+        """Let the next run replay quarantined datasets and read stopped ones, without those of unreadable buckets."""
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:

@@ -25,6 +25,7 @@ from distcommit.cli.exit_codes import exit_code_of
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
+from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.cli.views.dry_run_views import replay_plan_view, sweep_view
 from distcommit.cli.views.expire_view import expiry_view
 from distcommit.cli.views.preview_view import run_or_preview_view
@@ -156,6 +157,27 @@ def expire(
     with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
         result = job.expire(older_than, shown, dry_run=dry_run, keep_snapshots=keep_snapshots)
     terminal.show(result, expiry_view)
+    return 0 if result.succeeded else 1
+
+
+@on_job
+def compact(
+    terminal: Terminal,
+    job: Job,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATASET]...", help="Dataset URNs; without any, all.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be merged. Needs no Spark.")] = False,
+) -> int:
+    """Merge small published files, without changing a record.
+
+    Before the commit, each merged file is compared with the files that it replaces. Snapshot readers see the old files
+    or the new ones. Later runs delete the old files. Exit code 1 if a dataset could not be compacted.
+    """
+    with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+        result = job.compact(datasets or (), shown, dry_run=dry_run)
+    terminal.show(result, compaction_view)
     return 0 if result.succeeded else 1
 
 

@@ -104,18 +104,20 @@ ENTRIES = (
         title="A replacement is not published completely",
         cause=(
             "The commit replaces published files. The file that marks the old ones as replaced (the tombstone) is not "
-            "published."
+            "published; or the commit compacts files, and the merged file is not published, or the commit is being "
+            "abandoned."
         ),
         impact=NOTHING_CHANGED,
         action=(
-            "Release the dataset with `abandon`. With `accept`, both the old and the new records would stay published."
+            "Release the dataset with `abandon`. With `accept`, both the old and the new records would stay published, "
+            "or the records of compacted files would be lost."
         ),
         command="dataset release JOB.yaml DATASET abandon",
     ),
     ErrorEntry(
         id="MAINTENANCE_NOT_POSSIBLE",
         error="ConfigurationError",
-        title="The dataset cannot be reprocessed or expired",
+        title="The dataset cannot be reprocessed, expired or compacted",
         cause="The job's settings exclude the command, or the dataset has nothing to reprocess.",
         impact=NOTHING_CHANGED,
         action=(

@@ -64,6 +64,42 @@ ENTRIES = (
         command="audit JOB.yaml --deep",
     ),
     ErrorEntry(
+        id="COMPACTION_NOT_CONSERVED",
+        error="CorruptError",
+        title="A merged file differs from its inputs",
+        cause="A merged file is compared before its commit. Its records, offsets or columns differ from its inputs.",
+        impact="Nothing of the dataset is compacted. The old files stay, and ingestion continues.",
+        action=(
+            "Run `distcommit audit --deep`, which lists damaged files. If all files are intact, report the message as "
+            "a defect, and leave the dataset out of the command."
+        ),
+        command="audit JOB.yaml --deep",
+    ),
+    ErrorEntry(
+        id="COMPACTED_FILE_MISSING",
+        error="CorruptError",
+        title="A published file disappeared while it was compacted",
+        cause="Another program deleted or moved the file.",
+        impact="Nothing of the dataset is compacted in this run. Ingestion continues.",
+        action=(
+            "Restore the file that the message names from a backup, or read its offsets from the source again. "
+            "`distcommit audit` lists all missing files."
+        ),
+        command="audit JOB.yaml",
+    ),
+    ErrorEntry(
+        id="MERGED_FILE_MISSING",
+        error="CorruptError",
+        title="A merged file is missing",
+        cause="Another program deleted or moved a file into which small files were merged.",
+        impact="Readers miss the records of the file. The small files still exist and are kept. Ingestion continues.",
+        action=(
+            "Restore the merged file from a backup. Without a backup, rebuild the store: the rebuild sets the file "
+            "aside that marks the small files as merged, so that readers get them again."
+        ),
+        command="store rebuild JOB.yaml",
+    ),
+    ErrorEntry(
         id="SCHEMA_HISTORY_LOST",
         error="CorruptError",
         title="The stored schema of a dataset is lost",

@@ -20,10 +20,10 @@ class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
     """The kind of a maintenance unit, with its arguments.
 
     Attributes:
-        supersedes_data: whether published data files are superseded, and not only error files.
+        publishes_replacement: whether the unit's tombstone is a replacement, which stays until the next replacement.
     """
 
-    supersedes_data: ClassVar[bool]
+    publishes_replacement: ClassVar[bool]
 
     @classmethod
     def of(cls, unit: WorkUnit) -> Self | None:
@@ -51,7 +51,7 @@ class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
         files: paths of live error files, below the output.
     """
 
-    supersedes_data: ClassVar[bool] = False
+    publishes_replacement: ClassVar[bool] = False
 
     branch: str
     branches: tuple[str, ...]
@@ -68,7 +68,7 @@ class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
         base: the dataset's done epoch when the unit was planned.
     """
 
-    supersedes_data: ClassVar[bool] = True
+    publishes_replacement: ClassVar[bool] = True
 
     cutoff_ms: int
     base: int = 0
@@ -78,7 +78,23 @@ class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
         return 0 < end_ms <= self.cutoff_ms
 
 
-_KINDS: Any = ReprocessedFiles | ExpiryCutoff
+class CompactedFiles(MaintenanceKind, frozen=True, tag="compact"):
+    """Small published files of one folder that are merged into one file.
+
+    Attributes:
+        branch: the branch of the files.
+        base: the dataset's done epoch when the unit was planned.
+        files: paths of live data files below the output, in the order in which their records are merged.
+    """
+
+    publishes_replacement: ClassVar[bool] = False
+
+    branch: str
+    base: int
+    files: tuple[str, ...]
+
+
+_KINDS: Any = ReprocessedFiles | ExpiryCutoff | CompactedFiles
 
 
 def maintenance_kind(unit: WorkUnit) -> MaintenanceKind | None:
@@ -97,7 +113,7 @@ def is_maintenance(unit: WorkUnit) -> bool:
     return _KEY in unit.properties
 
 
-def supersedes_data(unit: WorkUnit) -> bool:
-    """Return whether a work unit supersedes published data files, and not only error files."""
+def publishes_replacement(unit: WorkUnit) -> bool:
+    """Return whether a work unit's own tombstone is a replacement."""
     kind = maintenance_kind(unit)
-    return kind is not None and kind.supersedes_data
+    return kind is not None and kind.publishes_replacement

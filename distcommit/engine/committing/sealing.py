@@ -9,12 +9,12 @@ from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.maintenance_units import supersedes_data
+from distcommit.core.records.maintenance_units import publishes_replacement
 from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.committing.work_unit_results import run_of_dataset
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.paths.output import tombstones_among
+from distcommit.protocol.paths.output import is_tombstone, tombstones_among
 from distcommit.protocol.seal_decision import Ready
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import dump_steps
@@ -84,7 +84,7 @@ def build_sequence(
         content_sum=sum_content(result.content_sum for result, count in files if count),
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
-        replaces=replacement is not None or any(map(supersedes_data, plan.work_units)),
+        replaces=replacement is not None or any(map(publishes_replacement, plan.work_units)),
         run=run_of_dataset(settings.epoch, plan, attempts, ready.winners),
     )
     return sequence, steps
@@ -124,7 +124,23 @@ def _steps(
         urn, bases = state.dataset_urn, state.bases(branch)
         request = SealRequest(urn, settings.epoch, branch, results, complete, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
-    return steps
+    return _tombstones_after_files(steps)
+
+
+def _tombstones_after_files(steps: Sequence[CommitStep]) -> list[CommitStep]:
+    """Return the steps with the tombstones after the last file, so that abandoning the sequence undoes them before the
+    files.
+    """
+    stones = [step for step in steps if _is_tombstone_step(step)]
+    if not stones:
+        return [*steps]
+    files = [index for index, step in enumerate(steps) if isinstance(step, FsRenameCommitStep)]
+    end = files[-1] + 1
+    return [*(step for step in steps[:end] if not _is_tombstone_step(step)), *stones, *steps[end:]]
+
+
+def _is_tombstone_step(step: CommitStep) -> bool:
+    return isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
 
 
 def _commit_order(sink: Sink) -> tuple[bool, bool]:

@@ -6,42 +6,27 @@ Such a unit has no records. Its tombstone names the expired files, and nothing t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
 from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
-from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.output import is_tombstone, published_folder
+from distcommit.pipeline.maintenance.published_files import DatedFiles, LiveFile
+from distcommit.protocol.paths.output import is_tombstone
 from distcommit.stores.folders.tombstones import Tombstone, build_replacement
 
 
-class ExpirableFiles(PublishedFiles):
-    """A dataset's published files, some of which may be expired.
-
-    Args:
-        fs, output, dataset_urn, done_epoch: see `PublishedFiles`.
-        flow: the job's task flow, whose sinks know the time folders.
-    """
-
-    def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int, flow: TaskFlow) -> None:
-        super().__init__(fs, output, dataset_urn, done_epoch)
-        self._flow = flow
+class ExpirableFiles(DatedFiles):
+    """A dataset's published files, some of which may be expired."""
 
     def live_files(self) -> Iterator[LiveFile]:
-        """Yield live files, error files included. The end of a file in a time folder is that of the folder's period.
-
-        Raises:
-            DistcommitError, OSError: if a tombstone or footer cannot be read.
+        """Yield live files, error files included. Raises DistcommitError or OSError if a tombstone or footer cannot be
+        read.
         """
-        for file in self.live_in(MAIN_BRANCH, ERRORS):
-            end_ms = self._folder_end_ms(file)
-            yield file if end_ms is None else replace(file, end_ms=end_ms)
+        return self.live_dated(MAIN_BRANCH, ERRORS)
 
     def expired(self, cutoff: ExpiryCutoff) -> Iterator[LiveFile]:
         """Yield expired files. Raises DistcommitError or OSError if a tombstone or footer cannot be read."""
@@ -59,19 +44,6 @@ class ExpirableFiles(PublishedFiles):
             if stone.publish == "expire" and named:
                 return all(self.fs.status(f"{self.output}/{path}") is None for path in named)
         return False
-
-    def _folder_end_ms(self, file: LiveFile) -> int | None:
-        """Return the end of the file's time folder, as the branch's sink reports it; None if it is in no time folder.
-
-        The dataset's folder and the folder of a branch are not time folders, whatever their names.
-        """
-        if file.footer.kind == "rejected":
-            return None  # error files are in no time folder
-        path, name = file.path.removeprefix(f"{published_folder(self.dataset_urn)}/"), file.footer.branch or MAIN_BRANCH
-        if name != MAIN_BRANCH:
-            path = path.removeprefix(f"{name}/")
-        sink = next((branch.sink for branch in self._flow.branches if branch.name == name), self._flow.sinks[0])
-        return sink.folder_end_ms(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +66,6 @@ class ExpirySource(MaintenanceSource):
 
     def extraction(self, unit: WorkUnit) -> Extraction:
         return _AgedExtraction(self, unit)
-
-    def flow_without_constructs(self) -> TaskFlow:
-        """Return the job's flow with this source and without constructs, because there are no records."""
-        branches = tuple(replace(branch, stages=(), checks=()) for branch in self.flow.branches)
-        return replace(self.flow.with_source(self), branches=branches, stages=())
 
     def aged(self, urn: str, done_epoch: int) -> ExpirableFiles:
         return ExpirableFiles(self.fs, self.output, urn, done_epoch, self.flow)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_values
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -62,6 +63,11 @@ class MaintenanceSource(Source):
     def candidates(self, states: SourceState) -> Iterable[DatasetState]:
         """Return the states of the datasets that may need maintenance."""
         return (state for _, state in states.items())
+
+    def flow_without_constructs(self) -> TaskFlow:
+        """Return the job's flow with this source and without constructs, for units whose records are not converted."""
+        branches = tuple(with_values(branch, stages=(), checks=()) for branch in self.flow.branches)
+        return with_values(self.flow.with_source(self), branches=branches, stages=())
 
     @abstractmethod
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.work_units import ERRORS
+from distcommit.core.work_units import ERRORS, MAIN_BRANCH
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
+from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_published_footer
 from distcommit.stores.folders.folder_trees import files_below
@@ -119,3 +120,34 @@ class PublishedFiles:
         if branch == ERRORS:
             self._error_paths = paths
         return paths
+
+
+class DatedFiles(PublishedFiles):
+    """A dataset's published files, with the ends of their time folders.
+
+    Args:
+        flow: the job's task flow, whose sinks know the time folders.
+    """
+
+    def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int, flow: TaskFlow) -> None:
+        super().__init__(fs, output, dataset_urn, done_epoch)
+        self._flow = flow
+
+    def live_dated(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
+        """Yield live files as `live_in` does. The end of a file in a time folder is that of the folder's period."""
+        for file in self.live_in(*branches, location=location):
+            end_ms = self._folder_end_ms(file)
+            yield file if end_ms is None else replace(file, end_ms=end_ms)
+
+    def _folder_end_ms(self, file: LiveFile) -> int | None:
+        """Return the end of the file's time folder, as the branch's sink reports it; None if it is in no time folder.
+
+        The dataset's folder and the folder of a branch are not time folders, whatever their names.
+        """
+        if file.footer.kind == "rejected":
+            return None  # error files are in no time folder
+        path, name = file.path.removeprefix(f"{published_folder(self.dataset_urn)}/"), file.footer.branch or MAIN_BRANCH
+        if name != MAIN_BRANCH:
+            path = path.removeprefix(f"{name}/")
+        sink = next((branch.sink for branch in self._flow.branches if branch.name == name), self._flow.sinks[0])
+        return sink.folder_end_ms(path)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from distcommit.core.dataset_urn import folder_of
-from distcommit.core.errors import DistcommitError
+from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
@@ -70,10 +70,17 @@ def _tombstones_up_to(fs: FileSystem, folder: str, newest_epoch: int) -> list[To
 
 def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> None:
     """Delete the files that these tombstones name, then the tombstones. A replacement is deleted only once its files
-    are gone and a newer replacement names it, so that the newest stays."""
+    are gone and a newer replacement names it, so that the newest stays.
+
+    Raises:
+        CorruptError: if the merged file of a compaction is missing. Its compacted files stay; all others are deleted.
+    """
     present = {tombstone.path for tombstone in tombstones}
     superseded = {file.path for tombstone in tombstones for file in tombstone.files}
+    unbacked = [tombstone for tombstone in tombstones if _lacks_merged_file(fs, output, tombstone, superseded)]
     for tombstone in tombstones:
+        if tombstone in unbacked:
+            continue
         is_deleted = not tombstone.is_replacement or tombstone.path in superseded
         records = [file for file in tombstone.files if not is_tombstone(file.path)]
         older_tombstones = [file for file in tombstone.files if is_tombstone(file.path)]
@@ -86,6 +93,26 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
         present.remove(tombstone.path)
         if not tombstone.is_replacement:
             fs.delete(f"{output}/{tombstone.path}")
+    if unbacked:
+        raise CorruptError(
+            "a merged file is missing, and the files that were compacted into it are kept",
+            id="MERGED_FILE_MISSING",
+            path=f"{output}/{unbacked[0].published[0]}",
+            expected="the merged file, because its tombstone supersedes the other copy of its records",
+            found=f"no file, and the tombstone {unbacked[0].path}",
+            todo="restore the merged file from a backup; without one, run `distcommit store rebuild`, which sets the"
+            " tombstone aside, so that the kept files are read again",
+        )
+
+
+def _lacks_merged_file(fs: FileSystem, output: str, tombstone: Tombstone, superseded: Collection[str]) -> bool:
+    """Return whether compacted files are there, but not the file into which they were merged."""
+    if tombstone.publish != "compact":
+        return False
+    paths = [path for path in tombstone.published if path not in superseded]
+    return any(fs.status(f"{output}/{path}") is None for path in paths) and any(
+        fs.status(f"{output}/{file.path}") is not None for file in tombstone.files
+    )
 
 
 def _delete(

@@ -23,7 +23,8 @@ _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
 _TOMBSTONE_SUFFIX = ".tombstone"
-_TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
+_COMPACTION_SUFFIX = f".compaction{_TOMBSTONE_SUFFIX}"
+_TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}(\.compaction)?{re.escape(_TOMBSTONE_SUFFIX)}")
 
 
 def run_marker_name(epoch: int, mark: str) -> str:
@@ -87,12 +88,16 @@ def published_epoch(name: str) -> int:
     return int(name.removeprefix("_").partition("-")[0])
 
 
-def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
+def tombstone_path(
+    dataset_folder: str, epoch: int, work_unit_id: str, attempt: str, *, is_compaction: bool = False
+) -> str:
     """Return the path of a tombstone, relative to the output root.
 
-    Tombstones are in the folder of the dataset's error files, whose readers skip them.
+    Tombstones are in the folder of the dataset's error files, whose readers skip them. The name of a compaction's
+    tombstone says so, because an audit knows the names of deleted tombstones from the log, but not their content.
     """
-    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
+    suffix = _COMPACTION_SUFFIX if is_compaction else _TOMBSTONE_SUFFIX
+    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{suffix}"
 
 
 def tombstones_among(paths: Iterable[str]) -> list[str]:
@@ -102,3 +107,8 @@ def tombstones_among(paths: Iterable[str]) -> list[str]:
 def is_tombstone(path: str) -> bool:
     """Return whether a path is that of a tombstone."""
     return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def is_compaction_tombstone(path: str) -> bool:
+    """Return whether a path is that of a compaction's tombstone, which names data files."""
+    return path.endswith(_COMPACTION_SUFFIX) and is_tombstone(path)

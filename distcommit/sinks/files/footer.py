@@ -88,10 +88,11 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             of the attempt.
         filtered_by: number of records that each converter or checker filtered out.
         number: number of the file among those of the attempt and branch, from 1.
-        replaces: epochs of the error files whose reprocessed records are in this file, and of the files that had the
-            records before; empty for records that were read from the source.
-        publish: how the file replaces older files, which a replacement of the same epoch names
-            (`stores.folders.tombstones`); empty if it does not.
+        replaces: epochs of the error files whose reprocessed records are in this file, or of the files that were
+            compacted into it, and of the files that had the records before; empty for records that were read from the
+            source.
+        publish: how the file replaces older files, which a tombstone of the same epoch names
+            (`stores.folders.tombstones`); empty if it was added, or reprocessed.
         checksum: xxh3-64 of the footer without this field, as 16 hexadecimal digits; empty in a decoded footer.
     """
 
@@ -115,7 +116,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     filtered_by: dict[str, _Count] = {}
     number: _Count = 0
     replaces: tuple[_Count, ...] = ()
-    publish: Literal["", "replace", "replace_partitions"] = ""
+    publish: Literal["", "replace", "replace_partitions", "compact"] = ""
     checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:

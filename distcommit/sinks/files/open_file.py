@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.core.interfaces.provenance import Provenance
@@ -119,11 +120,15 @@ class OpenFile:
         if rows is not None:
             self.encoder.append(rows, self._begin())
 
-    def finish(self) -> ClosedFile:
-        """Write the waiting rows and the footer, and close the file without syncing it."""
+    def finish(self, origin: Footer | None = None) -> ClosedFile:
+        """Write the waiting rows and the footer, and close the file without syncing it.
+
+        Args:
+            origin: the footer, for rows of published files. Its number of records and content sum are replaced.
+        """
         rows = self._pop_waiting()
         staged = self._begin()
-        self.encoder.finish(rows, self._metadata(), staged)
+        self.encoder.finish(rows, self._metadata(origin), staged)
         checksum, self._staged = staged.checksum, None
         status = staged.close_file(sync=False)
         if self._access is not None:
@@ -169,7 +174,10 @@ class OpenFile:
         self._records += rows.num_rows
         return rows
 
-    def _metadata(self) -> Mapping[str, str]:
+    def _metadata(self, origin: Footer | None) -> Mapping[str, str]:
+        if origin is not None:
+            content = as_text(self._content_sum)
+            return replace(origin, records=self._records, content_sum=content).to_metadata()
         branch, has_errors = self._identity.branch, is_error_branch(self._identity.branch)
         return Footer(
             dataset_urn=self._identity.dataset_urn,

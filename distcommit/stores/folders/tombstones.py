@@ -3,7 +3,8 @@
 A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the listed files
 are superseded, even before they are deleted. The model is `tests/spec/replace_model.py`.
 
-There are three kinds. The first lists error files whose records were reprocessed, and is deleted together with them. A
+There are four kinds. The first lists error files whose records were reprocessed, and is deleted together with them. So
+is a *compaction* tombstone, which lists small data files that were merged into a larger one. A
 *replacement* belongs to a sequence whose publisher replaces files. It lists data files and the previous replacement,
 and describes the input records of all of them. The newest replacement is kept forever, so that the audit can
 distinguish replaced records from missing ones. A *retention* tombstone has the same form: it lists expired data files,
@@ -54,10 +55,10 @@ class SupersededFile(msgspec.Struct, frozen=True):
         )
 
 
-Publishing = Publish | Literal["expire"]
+Publishing = Publish | Literal["expire", "compact"]
 """How a sequence's published files relate to the superseded ones.
 
-`expire`: the sequence publishes no files, and old files expire.
+`expire`: the sequence publishes no files, and old files expire. `compact`: new files have the records of the old ones.
 """
 
 
@@ -94,8 +95,9 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
             in a replacement.
         records_rejected: records that were rejected again; 0 in a replacement.
         files: the superseded files.
-        publish: how a replacement replaces; "append" if this is not a replacement.
-        published: in a replacement, paths below the output root of the sequence's other files.
+        publish: how new files replace the listed ones; "append" if their records were reprocessed.
+        published: paths below the output root of the new files: in a replacement, of all other files of the sequence;
+            in a compaction, of the merged file. Empty if records were reprocessed or expired.
         replaced: the input records whose files this replacement and the previous ones have superseded: one entry for
             each incarnation and set of branches. Empty if this is not a replacement.
     """
@@ -119,25 +121,33 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_replacement(self) -> bool:
         """Whether this is a replacement or a retention tombstone."""
-        return self.publish != "append"
+        return self.publish not in ("append", "compact")
 
     @property
     def path(self) -> str:
         """Path below the output root."""
-        return tombstone_path(folder_of(self.dataset_urn), self.epoch, self.work_unit_id, self.attempt)
+        return tombstone_path(
+            folder_of(self.dataset_urn),
+            self.epoch,
+            self.work_unit_id,
+            self.attempt,
+            is_compaction=self.publish == "compact",
+        )
 
     def rejection_reason(self) -> str:
         """Return why the tombstone must be rejected; empty if it is valid.
 
-        All listed files must belong to its dataset. Unless it is a replacement, they must be error files.
+        All listed files must belong to its dataset. A compaction lists data files. A replacement lists data files and
+        error files, and all others only error files.
         """
         folder = folder_of(self.dataset_urn)
-        folders = (f"{REJECTED_FOLDER}/{folder}/", *((f"{folder}/",) if self.is_replacement else ()))
+        errors, data = f"{REJECTED_FOLDER}/{folder}/", f"{folder}/"
+        folders = (errors, data) if self.is_replacement else (data,) if self.publish == "compact" else (errors,)
         try:
             foreign_paths = [file.path for file in self.files if not check_relative(file.path).startswith(folders)]
         except ConfigurationError as error:
             return str(error)
-        kind = "a file" if self.is_replacement else "an error file"
+        kind = "a file" if self.is_replacement else "a data file" if self.publish == "compact" else "an error file"
         return (
             f"it names {foreign_paths[0]}, which is not {kind} of dataset {self.dataset_urn}" if foreign_paths else ""
         )

@@ -7,19 +7,15 @@ run. Afterwards the new head of the bucket's log is recorded in the job log (`st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from distcommit.core.errors import (
     ConflictError,
-    CorruptError,
     DistcommitError,
-    UnknownStepTypeError,
-    UnknownVersionError,
 )
-from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict, require_success, step_name
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, require_success, step_name
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OperatorAction
 from distcommit.core.records.read_failure_records import ReadFailure
@@ -29,13 +25,12 @@ from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
-from distcommit.protocol.paths.output import is_tombstone
-from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
 from distcommit.stores.operator.in_doubt_transactions import InDoubt
+from distcommit.stores.operator.published_replacement import require_published_replacement
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -171,17 +166,19 @@ def accept(
         steps that could not be rolled back because the target is unavailable. The job's next run rolls them back.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the tombstone of a replacement
-            is not published, so that old and new files would be read together. Nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned; if the tombstone of a replacement is
+            not published, so that old and new files would be read together; or if the sequence compacts files, and is
+            not published as a whole or is being abandoned, so that records would be lost. Nothing was changed.
         OSError: if the marker of a prepared attempt cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-        if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
-            _require_published_tombstone(store, sequence)
+        is_revoking = log.refresh().state_of(urn).status is DatasetStatus.REVOKING
+        require_published_replacement(store, sequence, is_revoking=is_revoking)
         in_doubt = InDoubt(store, sequence, committers or {})
         unpublished = not_published(sequence)
-        _act(log, OperatorAction.GIVEN_UP, sequence, user, unpublished)
+        if is_revoking:  # else another process may have begun to abandon it after the check
+            _act(log, OperatorAction.GIVEN_UP, sequence, user, unpublished)
         after = _act(log, OperatorAction.ACCEPT, sequence, user, unpublished).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _wrong_status(urn, after, "still quarantined")
@@ -319,25 +316,6 @@ def _require_status(log: CommitLog, urn: str, *allowed: DatasetStatus) -> Sealed
     if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
         raise _wrong_status(urn, state, "quarantined")
     return state.sequence
-
-
-def _require_published_tombstone(store: JobStore, sequence: SealedSequence) -> None:
-    """Check that the tombstone of a sequence is published, if the sequence replaces files."""
-    if any(batch.type_name != FsRenameCommitStep.type_name for batch in sequence.steps):
-        return  # it may be of a kind that cannot be abandoned
-    context = StepContext(store.fs, store.roots.staging, store.roots.output)
-    with suppress(UnknownStepTypeError, UnknownVersionError, CorruptError):  # only accept can end these
-        for step in load_steps(sequence.steps, context):
-            replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
-            if replaces and step.verify() is not Verdict.DONE:
-                raise ConflictError(
-                    "the sequence replaces files, and its tombstone is not published",
-                    id="TOMBSTONE_NOT_PUBLISHED",
-                    dataset=sequence.dataset_urn,
-                    epoch=sequence.epoch,
-                    found=repr(step),
-                    todo="release the dataset with abandon: its records are read again; accept would leave both",
-                )
 
 
 def _name(sequence: SealedSequence) -> SequenceName:

@@ -92,7 +92,7 @@ OPERATORS = (
         (
             "app.auditing.audit",
             "_Audit.dataset",
-            "missing_files(logged, folder.paths, folder.superseded_paths) if folder.is_read else []",
+            "missing_files(logged, folder.paths, folder.superseded_paths, merged) if folder.is_read else []",
             "[]",
         ),
         tests=("tests/unit/app/auditing/test_missing_files.py",),

@@ -27,6 +27,7 @@ class FaultClass(StrEnum):
     OPERATOR = "operator"
     LEASE = "lease"
     REBUILD = "rebuild"
+    COMPACTION = "compaction"
     CHANGED_INFOS = "changed-infos"
 
 

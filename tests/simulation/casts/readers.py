@@ -19,6 +19,7 @@ from distcommit.stores.snapshots.snapshot_manifests import valid_manifests
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact
+from tests.simulation.programs.compact import SMALL_FILES
 from tests.simulation.programs.expire import TIMED, retain_old, timed_source
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World
@@ -120,6 +121,31 @@ def _beside_retention(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"reader": _reads(TIMED, aged_epoch=max(state.done_epoch for state in states)), "expire": _retains}
 
 
+def _compacts(world: World, source: ModelSource) -> Act:
+    """Return a part that compacts small files. If no other run fences it and no error strikes, it must succeed."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        result = world.compact(store.fs._calls, source, SMALL_FILES)  # type: ignore[attr-defined]
+        if not (result.succeeded or scene.disturbed):
+            raise AssertionError(f"small files cannot be compacted: {result}")
+
+    return act
+
+
+def _beside_compactions(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
+    for end in _ENDS[:2]:
+        world.run(machine, _source(end))
+    last = _source(_ENDS[2])
+    return {"reader": _reads(world), "compact": _compacts(world, last), "run": runs(world, last)}
+
+
+def _two_compactions(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
+    for end in _ENDS:
+        world.run(machine, _source(end))
+    last = _source(_ENDS[2])
+    return {"reader": _reads(world), "one": _compacts(world, last), "two": _compacts(world, last)}
+
+
 _AGED = (timed_source(1, 1), timed_source(2, 2))
 _BLIND = frozenset({"reader"})
 
@@ -127,6 +153,10 @@ READERS = (
     *(
         Cast(name, partial(_beside_runs, world), violation_of_exact, world, _source(_ENDS[2]), blind=_BLIND)
         for name, world in (("reader", _APPENDS), ("reader-of-a-job", _TOGETHER), ("reader-of-replaced", _REPLACES))
+    ),
+    *(
+        Cast(name, partial(stage, _APPENDS), violation_of_exact, _APPENDS, _source(_ENDS[2]), blind=_BLIND)
+        for name, stage in (("reader-of-compacted", _beside_compactions), ("two-compactions", _two_compactions))
     ),
     Cast("reader-of-retained", _beside_retention, violation_of_exact, TIMED, _AGED[1], blind=_BLIND),
 )

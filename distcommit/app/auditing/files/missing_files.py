@@ -8,9 +8,10 @@ from before an operator reset the watermark or rebuilt the dataset.
 from __future__ import annotations
 
 import posixpath
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.interfaces.commit_step import StepContext
@@ -32,6 +33,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import (
     REJECTED_FOLDER,
     attempt_named,
+    is_compaction_tombstone,
     is_published_name,
     is_tombstone,
     published_epoch,
@@ -93,29 +95,79 @@ class MissingFile:
 
 
 def missing_files(
-    logged: LoggedFiles, existing_paths: Collection[str], superseded_paths: Collection[str]
+    logged: LoggedFiles,
+    existing_paths: Collection[str],
+    superseded_paths: Collection[str],
+    merged: Mapping[str, Collection[int]],
 ) -> list[MissingFile]:
     """Return the missing files of a dataset.
 
     Args:
         existing_paths: existing files and tombstones, by path relative to the output.
+        merged: live merged files of compactions by path relative to the output, with the epochs of the files that were
+            merged into them.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
     named = {path: published_epoch(path.rpartition("/")[2]) for path in superseded_paths if is_tombstone(path)}
     known_from = max((epoch for path, epoch in named.items() if path not in existing_paths), default=0)
-    errors_from = max([known_from, *(epoch for path, epoch in logged.stones.items() if path not in existing_paths)])
+    deleted_stones = {path: epoch for path, epoch in logged.stones.items() if path not in existing_paths}
+    reprocessed = (epoch for path, epoch in deleted_stones.items() if not is_compaction_tombstone(path))
+    errors_from = max([known_from, *reprocessed])
+    compacted = _CompactedFiles.of(logged, deleted_stones, superseded_paths, merged)
     moved = Counter(map(posixpath.basename, {*existing_paths, *superseded_paths}.difference(logged.files)))
     gone: list[MissingFile] = []
     for path, epoch in sorted(logged.files.items()):
         is_there = path in existing_paths or path in superseded_paths
         if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from):
             continue
+        if compacted.may_include(path, epoch):
+            continue
         name = posixpath.basename(path)
         moved[name] -= 1
         if moved[name] < 0:
             gone.append(MissingFile(path, epoch))
     return gone
+
+
+@dataclass(frozen=True, slots=True)
+class _CompactedFiles:
+    """The files that compactions deleted. Merged and compacted files have the same folder.
+
+    Attributes:
+        epochs: epochs of the files that live merged files replaced, by folder.
+        before: the newest epoch of a merged file that is no longer live, by folder: it may have replaced any older
+            file, because its footer may be gone.
+    """
+
+    epochs: Mapping[str, set[int]]
+    before: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        logged: LoggedFiles,
+        deleted_stones: Mapping[str, int],
+        superseded_paths: Collection[str],
+        merged: Mapping[str, Collection[int]],
+    ) -> Self:
+        epochs, before = defaultdict[str, set[int]](set), defaultdict[str, int](int)
+        for path, replaced in merged.items():
+            epochs[posixpath.dirname(path)].update(replaced)
+        attempts = {
+            posixpath.basename(path).removeprefix("_").partition(".")[0]: epoch
+            for path, epoch in deleted_stones.items()
+            if is_compaction_tombstone(path)
+        }
+        for path in {*logged.files, *logged.accepted, *superseded_paths}.difference(merged):
+            folder, epoch = posixpath.dirname(path), attempts.get(attempt_named(path), 0)
+            if epoch not in epochs[folder]:  # else it was merged again, into a live file
+                before[folder] = max(before[folder], epoch)
+        return cls(epochs, before)
+
+    def may_include(self, path: str, epoch: int) -> bool:
+        folder = posixpath.dirname(path)
+        return epoch in self.epochs.get(folder, ()) or epoch < self.before.get(folder, 0)
 
 
 def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:

@@ -1,11 +1,15 @@
-"""Classifies files with reprocessed or replaced records for a rebuild: they do not show how far a dataset was read, but
-their records are not gaps.
+"""Classifies files with reprocessed, compacted or replaced records for a rebuild: they do not show how far a dataset
+was read, but their records are not gaps. Compacted files are treated as reprocessed ones, whose records came from data
+files.
 
 An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. It is
 also complete if a superseded file is deleted, because runs delete these files after DONE, and the tombstone last. A
-deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and no error file has
-the reprocessed records. If nothing was deleted, the files and the tombstone are set aside, and the error files are live
-again.
+deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and no error file (for
+compacted records: no data file) has the records. If nothing was deleted, the files and the tombstone are set aside, and
+the superseded files are live again.
+
+A compaction's tombstone counts only if its merged file is published, or was itself superseded. Otherwise the tombstone
+is set aside, whatever else its epoch shows: the compacted files have the only copy of their records.
 
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
 Otherwise it is set aside, and the files that it was to replace are live again. The records of replaced files were
@@ -16,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as with_values
 
 from distcommit.app.auditing.files.read_published_files import PublishedFile, PublishedFolder
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
@@ -93,13 +98,18 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     """
     replaced = ReplacedFiles([file for file in folder.files if not file.footer.replaces])
     reprocessed = [file for file in folder.files if file.footer.replaces]
+    newest_stone = max((stone.epoch for stone in folder.tombstones.values()), default=0)
+    replaced.aside += _unpublished_compactions(folder)
+    kept = {path: stone for path, stone in folder.tombstones.items() if path not in replaced.aside}
+    folder = with_values(folder, tombstones=kept)
     stones = folder.tombstones.values()
     epochs = sorted({*(file.footer.epoch for file in reprocessed), *(s.epoch for s in stones if not s.is_replacement)})
     takes = {file.footer.epoch for file in replaced.appended if file.footer.publish}
     takes |= {stone.epoch for stone in stones if stone.is_replacement}
-    if not (epochs or takes):
+    if not (epochs or takes or newest_stone):
         return replaced
-    newest = replaced.newest_epoch = max(*epochs, *takes, *(file.footer.epoch for file in replaced.appended), 0)
+    appended_epochs = (file.footer.epoch for file in replaced.appended)
+    newest = replaced.newest_epoch = max(*epochs, *takes, *appended_epochs, newest_stone)
     newest_complete = newest
     if newest in takes and newest > max(done_epoch, clean_epoch) and not _is_replacement_complete(folder, newest):
         replaced.aside += [file.path for file in replaced.appended if file.footer.epoch == newest]
@@ -124,6 +134,20 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     return replaced
 
 
+def _unpublished_compactions(folder: PublishedFolder) -> list[str]:
+    """Return the tombstones of compactions whose merged file is neither published nor superseded by a newer tombstone
+    that counts.
+    """
+    existing_paths = {folder.below_output(file.path) for file in folder.files}
+    unpublished: list[str] = []
+    for path, stone in sorted(folder.tombstones.items(), key=lambda item: item[1].epoch, reverse=True):
+        if stone.publish == "compact" and not existing_paths.issuperset(stone.published):
+            unpublished.append(path)
+        else:
+            existing_paths.update(file.path for file in stone.files)
+    return unpublished
+
+
 def _is_replacement_complete(folder: PublishedFolder, epoch: int) -> bool:
     """Return whether the tombstone of a replacement and all files of its epoch are published."""
     existing_paths = {folder.below_output(path) for path in (*(file.path for file in folder.files), *folder.tombstones)}
@@ -145,24 +169,27 @@ def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: 
 
 
 def _are_records_present(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
-    """Return whether the input records of these files, all of one attempt, are still in error files."""
+    """Return whether the input records of these files, all of one attempt, are still in the files that they came from:
+    in error files, or in data files if they were compacted.
+    """
     came_from = {epoch for file in files for epoch in file.footer.replaces}
     not_retired_before = folder.live_files(files[0].footer.epoch - 1)
+    kind = "data" if files[0].footer.publish == "compact" else "rejected"
     for branch in {file.footer.branch for file in files}:
-        errors = [
+        origins = [
             file
             for file in not_retired_before
-            if file.footer.kind == "rejected"
+            if file.footer.kind == kind
             and file.footer.epoch in came_from
             and (file.footer.branch in (branch, "") or not branch)
         ]
         before, reprocessed = OffsetSets(), OffsetSets()
-        for file in errors:
+        for file in origins:
             before.update(file.offsets)
         for file in files:
             if file.footer.branch == branch:
                 reprocessed.update(file.offsets)
-        if not errors or reprocessed.difference(before).count():
+        if not origins or reprocessed.difference(before).count():
             return False
     return True
 

@@ -81,7 +81,8 @@ class Branches:
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
-            newest[name] = max(newest.get(name, (0, 0)), (file.footer.epoch, 0))
+            read_epoch = max(file.footer.replaces, default=file.footer.epoch)  # of records reprocessed or merged since
+            newest[name] = max(newest.get(name, (0, 0)), (read_epoch, 0))
         for row in self.rows:
             for index, part in enumerate(row.covered):
                 is_last = index == len(row.covered) - 1

@@ -103,8 +103,8 @@ def _effect(
             return f"the next run quarantines it again: {lost_step.reason}", True
         case Release.RETRY:
             return f"the next run executes the missing steps: {done:,} of {steps:,} are done", True
-        case Release.ACCEPT if row.status == "quarantined" and _adds_beside_replaced(sequence):
-            return "refused: the tombstone of the files that it replaces is not published (abandon)", False
+        case Release.ACCEPT if refusal := _refusal_to_accept(row, sequence):
+            return f"refused: {refusal} (abandon)", False
         case Release.ACCEPT:
             lost_note = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
             return f"it counts as done{lost_note}", True
@@ -124,9 +124,18 @@ def _needs(row: DatasetStatusRow, sequence: SequenceSteps, release: Release) -> 
     )
 
 
-def _adds_beside_replaced(sequence: SequenceSteps) -> bool:
-    """Return whether accepting the sequence would show its files beside the files that they replace. This is possible
-    only if the sink writes files.
+def _refusal_to_accept(row: DatasetStatusRow, sequence: SequenceSteps) -> str:
+    """Return why a sequence that replaces or compacts files cannot be accepted; empty if it can be. Only sequences that
+    publish nothing but files are refused.
     """
-    of_files = all(step.kind == FsRenameCommitStep.type_name for step in sequence.steps)
-    return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in sequence.steps)
+    if any(step.kind != FsRenameCommitStep.type_name for step in sequence.steps):
+        return ""
+    compacts, is_quarantined = any(step.compacts for step in sequence.steps), row.status == "quarantined"
+    if compacts and not is_quarantined:
+        return "it compacts files and is being abandoned; accept would lose their records"
+    open_steps = [step for step in sequence.steps if step.state in ("PENDING", "LOST")]
+    if compacts and open_steps:
+        return "it compacts files and is not published as a whole"
+    if is_quarantined and any(step.replaces for step in open_steps):
+        return "the tombstone of the files that it replaces is not published"
+    return ""

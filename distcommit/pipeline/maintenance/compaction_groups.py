@@ -1,0 +1,114 @@
+"""Choose the small files of a dataset that a compaction merges.
+
+Files are merged only if they have the same folder, branch, format, columns and incarnation, and if each source
+partition's offsets increase from file to file. So the merged file has its records in source order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from distcommit.pipeline.maintenance.published_files import LiveFile
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offset_sets import parsed
+
+_MOST_FILES = 1000  # of a merged file, so that the plan of its work unit stays small
+
+_Ranges = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """Which files a compaction merges.
+
+    Attributes:
+        target_file_bytes: the size that merged files have at most. A file of half this size, or more, is left.
+        min_files: number of files that a merged file replaces at least. If the target size is reached, two are enough.
+        closed_before_ms: files that ended later are left, in milliseconds since 1970. A file in a time folder ends with
+            the folder's period, any other file with its modification.
+    """
+
+    target_file_bytes: int
+    min_files: int
+    closed_before_ms: int
+
+    def admits(self, file: LiveFile) -> bool:
+        """Return whether a file is small and old enough."""
+        return file.size_bytes * 2 < self.target_file_bytes and file.end_ms <= self.closed_before_ms
+
+
+@dataclass(slots=True)
+class _Group:
+    files: list[LiveFile] = field(default_factory=list)
+    size_bytes: int = 0
+    is_full: bool = False
+    ends: dict[str, int] = field(default_factory=dict)
+
+    def continues_with(self, ranges: _Ranges) -> bool:
+        return all(low >= self.ends.get(partition, low) for partition, (low, _) in ranges.items())
+
+    def add(self, file: LiveFile, ranges: _Ranges) -> None:
+        self.files.append(file)
+        self.size_bytes += file.size_bytes
+        self.ends |= {partition: high for partition, (_, high) in ranges.items()}
+
+
+def compaction_groups(
+    files: Sequence[LiveFile],
+    policy: CompactionPolicy,
+    target_file_bytes: Callable[[str], int],
+    key_of: Callable[[LiveFile], Hashable | None],
+) -> list[list[LiveFile]]:
+    """Return groups of files that are merged into one file each, in the order of their records.
+
+    Args:
+        files: all live data files of the dataset.
+        target_file_bytes: returns the largest size of a merged file of a branch.
+        key_of: returns what files of a group must have in common, besides their footers' fields; None for a file that
+            is left.
+    """
+    attempts = Counter(_attempt(file.footer) for file in files)
+    groups: dict[Hashable, list[_Group]] = {}
+    ordered = [(_ranges(file.footer), file) for file in files if policy.admits(file)]
+    for ranges, file in sorted(ordered, key=_position):
+        footer = file.footer
+        if not footer.content_sum or (footer.makes_several and attempts[_attempt(footer)] > 1):
+            continue  # its records could not be compared; or records of one input record are in several files
+        if (key := key_of(file)) is None:
+            continue
+        folder = file.path.rpartition("/")[0]
+        identity = (folder, footer.branch, footer.branches, footer.incarnation, footer.makes_several, footer.stripped)
+        with_same_key = groups.setdefault((identity, key), [_Group()])
+        group, most = with_same_key[-1], min(policy.target_file_bytes, target_file_bytes(footer.branch))
+        group.is_full = group.size_bytes + file.size_bytes > most or len(group.files) == _MOST_FILES
+        if group.is_full or not group.continues_with(ranges):
+            group = _Group()
+            with_same_key.append(group)
+        group.add(file, ranges)
+    every = [group for with_same_key in groups.values() for group in with_same_key]
+    return [group.files for group in every if len(group.files) >= (2 if group.is_full else max(2, policy.min_files))]
+
+
+def epochs_of(footer: Footer) -> tuple[int, ...]:
+    """Return the epochs that had a file's records: its own, and those of the files that had them before."""
+    return (footer.epoch, *footer.replaces)
+
+
+def _position(item: tuple[_Ranges, LiveFile]) -> tuple[int, list[tuple[str, tuple[int, int]]], str]:
+    ranges, file = item
+    return min(epochs_of(file.footer)), sorted(ranges.items())[:1], file.path
+
+
+def _attempt(footer: Footer) -> tuple[int, str, str, str]:
+    return footer.epoch, footer.work_unit_id, footer.attempt, footer.branch
+
+
+def _ranges(footer: Footer) -> _Ranges:
+    """Return the first offset and the end of the offsets of each source partition."""
+    offsets, ranges = parsed(footer.offsets), _Ranges()
+    for partition in offsets.partitions():
+        all_ranges: Iterable[tuple[int, int]] = list(offsets.ranges(partition))
+        ranges[partition] = (min(low for low, _ in all_ranges), max(high for _, high in all_ranges))
+    return ranges
