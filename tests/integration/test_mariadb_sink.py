@@ -31,6 +31,7 @@ from distcommit.sinks.mariadb.transactions import connected, execute, transactio
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
+from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -78,7 +79,7 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
     own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
-class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
+class TestMariadb(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """Run the tests that all databases share."""
 
     refused_names: ClassVar = {

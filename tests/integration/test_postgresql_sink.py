@@ -28,6 +28,7 @@ from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
+from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -75,7 +76,7 @@ def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
     own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
-class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
+class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """Run the tests that all databases share."""
 
     keeps_negative_zero = True

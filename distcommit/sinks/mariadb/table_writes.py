@@ -12,6 +12,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     identity_in,
@@ -30,6 +31,8 @@ _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
 """Codes of warnings: VALUES() is deprecated in MySQL; the binary log is in statement format."""
 _SLICE_ROWS = 1024
+_COMPARED_ROWS = 200
+"""Rows of a statement that compares keys with literals."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
@@ -109,6 +112,41 @@ class Table:
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
 
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        names = batches[0].schema.names
+        for rows in self._literals(batches, keys):
+            older = [
+                f"({_are_equal(keys, row)} AND {newer.condition(row.__getitem__, quoted)})"
+                for row in (dict(zip(names, literals, strict=True)) for literals in rows)
+            ]
+            statement = f"DELETE FROM {quoted(self.shown)} WHERE {' OR '.join(older)}"
+            execute(self.connection, statement.encode("utf-8", "surrogateescape"))
+
+    def delete_before(self, column: str, value: int) -> None:
+        execute(self.connection, f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < {value}")
+
+    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+        present: list[int] = []
+        begin, table = 0, quoted(self.shown)
+        for rows in self._literals([batch.select([*keys])], keys):
+            conditions = [_are_equal(keys, dict(zip(keys, literals, strict=True))) for literals in rows]
+            statement = " UNION ALL ".join(
+                f"SELECT {row} FROM DUAL WHERE EXISTS (SELECT 1 FROM {table} WHERE {condition})"
+                for row, condition in enumerate(conditions, begin)
+            )
+            result = execute(self.connection, statement.encode("utf-8", "surrogateescape"))
+            present += [row for (row,) in result.fetchall()]
+            begin += len(rows)
+        return without_rows(batch, present)
+
+    def _literals(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> Iterator[list[list[str]]]:
+        """Yield the rows as SQL literals, as many as one statement compares."""
+        check_keys(batches, keys, self.columns)
+        for batch in batches:
+            for begin in range(0, batch.num_rows, _COMPARED_ROWS):
+                sent = values(batch.slice(begin, _COMPARED_ROWS), self.columns)
+                yield [[self.connection.escape(value) for value in row] for row in sent]
+
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
         names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
         head = f"INSERT INTO {quoted(self.shown)} ({names}) VALUES ".encode()
@@ -172,6 +210,10 @@ class Table:
         statement = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
         counted = {row[0] for row in execute(self.connection, statement).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
+
+
+def _are_equal(keys: Sequence[str], literals: Mapping[str, str]) -> str:
+    return " AND ".join(f"{quoted(key)} = {literals[key]}" for key in keys)
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:

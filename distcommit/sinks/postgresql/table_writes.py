@@ -13,6 +13,7 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.core.errors import plain_text
+from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     dropped_rows_error,
@@ -118,13 +119,7 @@ class Table:
                 raise dropped_rows_error(self.shown, sent, cursor.rowcount)
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        check_keys(batches, keys, self.columns)
-        names = batches[0].schema.names
-        listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (names, keys))
-        parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
-        self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
-        self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
-        self.copy(batches, into=_ROWS)
+        names, parts = batches[0].schema.names, self._copied(batches, keys)
         other_columns = [sql.Identifier(name) for name in names if name not in keys]
         is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
         changed = sql.SQL(", ").join(
@@ -142,6 +137,37 @@ class Table:
         if other_columns and inserted != sent:
             raise dropped_rows_error(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
+
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        parts = self._copied(batches, keys)
+        is_newer = sql.SQL(newer.condition(self._named("_distcommit_rows"), self._named("_distcommit_t")))
+        statement: LiteralString = "DELETE FROM {table} AS _distcommit_t USING {rows} WHERE {equal} AND {newer}"
+        self._execute(statement, {**parts, "newer": is_newer})
+        self._execute("DROP TABLE {rows}", parts)
+
+    def delete_before(self, column: str, value: int) -> None:
+        parts = {"table": self.identifier, "column": sql.Identifier(column), "value": sql.Literal(value)}
+        self._execute("DELETE FROM {table} WHERE {column} < {value}", parts)
+
+    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+        parts = self._copied([batch.select([*keys])], keys)
+        present = self._execute("SELECT {order} FROM {rows} JOIN {table} AS _distcommit_t ON {equal}", parts).fetchall()
+        self._execute("DROP TABLE {rows}", parts)
+        return without_rows(batch, [number - 1 for (number,) in present])
+
+    def _copied(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> dict[str, sql.Composable]:
+        """Copy rows into a temporary table that also numbers them from 1, and return the parts of statements about
+        it."""
+        check_keys(batches, keys, self.columns)
+        listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (batches[0].schema.names, keys))
+        equal = sql.SQL(" AND ").join(
+            sql.SQL("{0}.{2} = {1}.{2}").format(_ROWS, _THERE, sql.Identifier(k)) for k in keys
+        )
+        parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER, "equal": equal}
+        self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
+        self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
+        self.copy(batches, into=_ROWS)
+        return parts
 
     def _named(self, row: str) -> Callable[[str], str]:
         return lambda name: f"{row}.{sql.Identifier(name).as_string(self.connection)}"

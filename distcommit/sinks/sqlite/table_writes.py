@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     dropped_rows_error,
@@ -83,6 +84,27 @@ class Table:
         location = " AND ".join(f"{quoted(name)} = ?" for name in tags)
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return self.connection.execute(statement, (*tags.values(),)).rowcount
+
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+        check_keys(batches, keys, self.columns)
+        names = batches[0].schema.names
+        is_newer = newer.condition(lambda name: f"?{names.index(name) + 1}", quoted)
+        statement = f"DELETE FROM {quoted(self.shown)} WHERE {_are_equal(keys, names)} AND {is_newer}"
+        for batch in batches:
+            self.connection.executemany(statement, values(batch, self.columns))
+
+    def delete_before(self, column: str, value: int) -> None:
+        self.connection.execute(f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < ?", (value,))
+
+    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+        statement = f"SELECT 1 FROM {quoted(self.shown)} WHERE {_are_equal(keys, keys)}"
+        rows = enumerate(values(batch.select([*keys]), self.columns))
+        return without_rows(batch, [row for row, key in rows if self.connection.execute(statement, key).fetchone()])
+
+
+def _are_equal(keys: Sequence[str], names: Sequence[str]) -> str:
+    """Return the condition that the keys equal the parameters, which have the order of the names."""
+    return " AND ".join(f"{quoted(key)} = ?{names.index(key) + 1}" for key in keys)
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:

@@ -206,7 +206,7 @@ class FlowSettings(ChainSettings):
     @model_validator(mode="before")
     @classmethod
     def _upsert_by_keys_of_the_extract(cls, tree: Any) -> Any:
-        """Give `source.extract.keys` to each sink of mode `upsert` that has no `keys`."""
+        """Give `source.extract.keys` to each sink of mode `upsert` or `mirror` that has no `keys`."""
         match tree:
             case {"source": {"extract": {"keys": [*keys]}}}:
                 tree = _with_keys(tree, keys)
@@ -258,7 +258,7 @@ def _datasets(converter: Converter) -> Sequence[str]:
 
 def _with_keys(chain: Any, keys: Sequence[Any]) -> Any:
     match chain:
-        case {"sink": {"mode": "upsert"} as sink} if not sink.get("keys"):
+        case {"sink": {"mode": "upsert" | "mirror"} as sink} if not sink.get("keys"):
             return {**chain, "sink": {**sink, "keys": keys}}
     return chain
 

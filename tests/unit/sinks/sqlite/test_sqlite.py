@@ -33,6 +33,7 @@ from distcommit.sinks.sqlite.transactions import connected, transaction
 from distcommit.steps.sink_step import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget
+from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -60,7 +61,7 @@ def target(tmp_path: Path) -> Target:
     return Target(tmp_path)
 
 
-class TestSqlite(TableSinkCases, NewestCases, OddInputCases):
+class TestSqlite(TableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """The cases of every database, with SQLite."""
 
 

@@ -1,0 +1,246 @@
+"""Cases for mode `mirror`: the table equals the last state of each key, for any order, batch, replay and kill."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, releasing
+from distcommit.core.interfaces.provenance import Provenance
+from distcommit.core.interfaces.sink import Origin
+from distcommit.sinks.databases.sql_committer import SqlCommitter
+from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
+from tests.unit.sinks.databases.commit_steps import refused
+from tests.unit.sinks.databases.table_sink_cases import TableTarget
+
+_PROVENANCE = Provenance("p", "o")
+_URNS = (f"mirror{number}" for number in itertools.count())
+
+
+class Change(NamedTuple):
+    key: str
+    op: str
+    value: int | None
+    position: int
+    partition: int = 0
+    version: int | None = None
+
+
+def rows_of(changes: Iterable[Change]) -> pa.RecordBatch:
+    rows = [*changes]
+    schema = pa.schema(
+        [("k", pa.string()), ("v", pa.int64()), ("p", pa.int64()), ("o", pa.int64()), ("_op", pa.string())]
+    )
+    columns = zip(*((row.key, row.value, row.partition, row.position, row.op) for row in rows), strict=True)
+    batch = pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema
+    )
+    return batch.append_column("w", pa.array([row.version for row in rows], pa.int64()))
+
+
+class _KilledError(Exception):
+    """Ends a commit before the transaction ends."""
+
+
+class MirrorCases:
+    """Cases to subclass where a fixture `target` is a `TableTarget`."""
+
+    mirror_examples = 60
+
+    @staticmethod
+    def mirror(target: TableTarget, **settings: Any) -> Any:
+        return target.sink(mode="mirror", keys=["k"], **settings)
+
+    def put_changes(self, target: TableTarget, epoch: int, *changes: Change, urn: str = "a", **settings: Any) -> None:
+        sink = self.mirror(target, **settings)
+        request = target.prepare(sink, urn, epoch, rows_of(changes), origin=Origin(_PROVENANCE, "one"))
+        assert target.commit(sink, request) == [Committed()]
+
+    def test_changes_of_one_key_in_one_commit_end_as_the_last(self, target: TableTarget) -> None:
+        self.put_changes(
+            target,
+            1,
+            Change("k", "c", 1, 1),
+            Change("gone", "c", 1, 2),
+            Change("k", "d", None, 3),
+            Change("gone", "d", None, 4),
+            Change("k", "c", 2, 5),
+            Change("k", "u", 3, 6),
+        )
+        assert target.rows("a", "k, v") == [("k", 3)]
+        assert [key for key, *_ in target.rows("distcommit_deleted_a", "k")] == ["gone"]
+
+    def test_operation_is_not_stored_and_case_is_ignored(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "INSERT", 1, 1), Change("l", "R", 1, 2))
+        self.put_changes(target, 2, Change("k", "Delete", None, 3))
+        assert target.rows("a", "k, v") == [("l", 1)]
+        (row,) = target.rows("a", "*")
+        assert len(row) == len("kvpow") + len(ORDER_COLUMNS)
+
+    def test_changed_key_moves_the_row(self, target: TableTarget) -> None:
+        """Debezium sends a delete of the old key and a create of the new key."""
+        self.put_changes(target, 1, Change("old", "c", 1, 1))
+        self.put_changes(target, 2, Change("old", "d", None, 2), Change("new", "c", 1, 3))
+        assert target.rows("a", "k, v") == [("new", 1)]
+
+    def test_delete_of_a_missing_key_changes_nothing(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "d", None, 1))
+        assert target.rows("a", "k, v") == []
+
+    def test_range_that_is_read_again_restores_no_deleted_row(self, target: TableTarget) -> None:
+        first, last = Change("k", "c", 1, 1), Change("k", "d", None, 2)
+        self.put_changes(target, 1, first, last)
+        self.put_changes(target, 2, first)
+        assert target.rows("a", "k, v") == []
+        self.put_changes(target, 3, Change("k", "c", 2, 3))
+        assert target.rows("a", "k, v") == [("k", 2)]
+        assert target.rows("distcommit_deleted_a", "k") == []
+        self.put_changes(target, 4, last)
+        assert target.rows("a", "k, v") == [("k", 2)]
+        assert target.rows("distcommit_deleted_a", "k") == []
+
+    def test_reprocessed_change_restores_no_deleted_row(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "d", None, 9))
+        sink = self.mirror(target)
+        again = rows_of([Change("k", "u", 1, 5), Change("l", "u", 1, 6)])
+        request = target.prepare(sink, "a", 2, again, origin=Origin(_PROVENANCE, "one", replaces=(1,)))
+        assert target.commit(sink, request) == [Committed()]
+        assert target.rows("a", "k, v") == [("l", 1)]
+
+    def test_version_orders_changes_of_a_key_that_changes_partition(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "d", None, 1, 1, version=20), version="w")
+        self.put_changes(target, 2, Change("k", "u", 1, 7, 0, version=10), version="w")
+        assert target.rows("a", "k, v") == []
+        self.put_changes(target, 3, Change("k", "r", 2, 2, 1, version=30), version="w")
+        self.put_changes(target, 4, Change("k", "d", None, 8, 0, version=15), version="w")
+        assert target.rows("a", "k, v") == [("k", 2)]
+
+    def test_change_without_a_version_only_adds_a_missing_row(self, target: TableTarget) -> None:
+        self.put_changes(
+            target, 1, Change("k", "c", 1, 1, version=5), Change("l", "d", None, 2, version=5), version="w"
+        )
+        self.put_changes(target, 2, *(Change(key, "r", 9, 3) for key in ("k", "l", "m")), version="w")
+        assert target.rows("a", "k, v") == [("k", 1), ("m", 9)]
+
+    def test_positions_out_of_order_apply_the_greatest_version(self, target: TableTarget) -> None:
+        self.put_changes(
+            target, 1, Change("k", "u", 2, 1, version=2), Change("k", "d", None, 2, version=1), version="w"
+        )
+        assert target.rows("a", "k, v") == [("k", 2)]
+
+    def test_expired_delete_is_forgotten(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "d", None, 5), Change("l", "d", None, 6))
+        target.sql(f"UPDATE {target.quoted('distcommit_deleted_a')} SET _distcommit_deleted_at = 86400 WHERE k = 'k'")
+        self.put_changes(target, 2, Change("k", "u", 1, 3), Change("l", "u", 1, 4))
+        assert target.rows("a", "k, v") == [("k", 1)]
+
+    def test_row_deleted_by_hand_is_inserted_by_the_next_change(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "c", 1, 1))
+        target.sql("DELETE FROM a")
+        self.put_changes(target, 2, Change("k", "u", 2, 2))
+        assert target.rows("a", "k, v") == [("k", 2)]
+
+    def test_table_altered_by_hand_quarantines_only_its_dataset(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "c", 1, 1))
+        target.sql("ALTER TABLE a DROP COLUMN v")
+        sink = self.mirror(target)
+        change = rows_of([Change("k", "u", 2, 2)])
+        bad = target.prepare(sink, "a", 2, change, origin=Origin(_PROVENANCE, "one"))
+        good = target.prepare(sink, "b", 2, change, origin=Origin(_PROVENANCE, "one"))
+        outcome, other = target.commit(sink, bad, good)
+        refused(outcome, "has no column 'v'")
+        assert other == Committed()
+        assert target.rows("a", "k") == [("k",)]
+
+    def test_two_sources_of_one_table_are_refused(self, target: TableTarget) -> None:
+        self.put_changes(target, 1, Change("k", "c", 1, 1))
+        target.context = replace(target.context, store_id="another job's")
+        sink = self.mirror(target)
+        request = target.prepare(sink, "a", 1, rows_of([Change("k", "d", None, 2)]), origin=Origin(_PROVENANCE, "one"))
+        refused(target.commit(sink, request)[0], "another dataset, branch or job has written to table")
+        assert target.rows("a", "k, v") == [("k", 1)]
+        target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL WHERE store = 'store'")
+        assert target.commit(sink, request) == [Committed()]
+        assert target.rows("a", "k, v") == []
+
+    def test_null_key_is_rejected_before_the_commit_and_refused_by_it(self, target: TableTarget) -> None:
+        sink = self.mirror(target)
+        good, bad = rows_of([Change("k", "c", 1, 1)]), rows_of([Change("l", "x", 1, 2), Change("m", "d", 1, 3)])
+        null = bad.set_column(0, "k", pa.array([None, "m"]))
+        assert sink.rejection_check is not None
+        assert sink.rejection_check.check(pa.concat_batches([good, bad, null])).to_pylist() == [
+            True,
+            False,
+            True,
+            False,
+            True,
+        ]
+        request = target.prepare(sink, "a", 1, null.slice(0, 1), origin=Origin(_PROVENANCE, "one"))
+        refused(target.commit(sink, request)[0], "null in a")
+
+    @given(data=st.data())
+    @settings(
+        max_examples=60,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
+    def test_table_equals_the_source_for_any_history(self, target: TableTarget, data: st.DataObject) -> None:
+        """Changes are cut into commits, read again, replayed, and committed after a commit that was killed. With a
+        version, keys change partition and changes arrive in any order."""
+        by_version = data.draw(st.booleans())
+        keys = st.sampled_from(["a", "b", "B", "c "])
+        drawn = data.draw(st.lists(st.tuples(keys, st.sampled_from("cudr")), min_size=1, max_size=14))
+        history = [
+            Change(key, op, None if op == "d" else number, number, "ab".find(key) % 2, version=number)
+            for number, (key, op) in enumerate(drawn)
+        ]
+        arriving = data.draw(st.permutations(history)) if by_version else history
+        self._apply_history(target, arriving, data, {"version": "w"} if by_version else {})
+
+    def _apply_history(
+        self, target: TableTarget, history: list[Change], data: st.DataObject, how: Mapping[str, str]
+    ) -> None:
+        urn, sink = next(_URNS), self.mirror(target, **how)
+        requests: list[CommitRequest] = []
+        last: dict[str, Change] = {}
+        place, reached = 0, 0
+        while reached < len(history):
+            place = data.draw(st.integers(0, reached)) if data.draw(st.booleans()) else reached
+            end = data.draw(st.integers(place + 1, len(history)))
+            batches = [rows_of(history[place:end])]
+            if data.draw(st.booleans()) and end - place > 1:
+                batches = [rows_of(history[place : place + 1]), rows_of(history[place + 1 : end])]
+            origin = Origin(_PROVENANCE, "one")
+            requests.append(target.prepare(sink, urn, len(requests) + 1, *batches, origin=origin))
+            if data.draw(st.booleans()):
+                self._kill_in_commit(target, sink, requests[-1])
+            assert target.commit(sink, requests[-1]) == [Committed()]
+            assert target.commit(sink, requests[-1]) == [AlreadyCommitted()]
+            for change in history[place:end]:
+                if change.key not in last or change.position >= last[change.key].position:
+                    last[change.key] = change
+            reached = max(reached, end)
+            expected = sorted((key, change.value) for key, change in last.items() if change.op != "d")
+            assert sorted(target.rows(urn, "k, v")) == expected
+            deleted = sorted(key for key, change in last.items() if change.op == "d")
+            assert sorted(key for (key,) in target.rows(f"distcommit_deleted_{urn}", "k")) == deleted
+
+    @staticmethod
+    def _kill_in_commit(target: TableTarget, sink: Any, request: CommitRequest) -> None:
+        """Apply the rows, and end before the ledger has the commit."""
+
+        def kill(row: object) -> None:
+            raise _KilledError
+
+        with releasing(sink.open_committer(target.context)) as committer:
+            assert isinstance(committer, SqlCommitter)
+            committer.record = kill  # type: ignore[method-assign]
+            with pytest.raises(_KilledError):
+                committer.commit([request])
