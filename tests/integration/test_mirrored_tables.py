@@ -126,6 +126,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return own_place
 
 
+@pytest.mark.slow
 def test_tables_equal_the_source_after_killed_runs_a_new_snapshot_and_moved_keys(tmp_path: Path, place: Place) -> None:
     with kafka_job(tmp_path, dict.fromkeys(TABLES, PARTITIONS)) as job:
         source, kills = SourceDatabase(job.broker.bootstrap_servers, random.Random(23)), 0
