@@ -89,6 +89,13 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCas
         ("xmin",): "that the database reserves",
     }
 
+    def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
+        self.keeps_rows(
+            target,
+            "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+            "CREATE TRIGGER keeps BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION keeps()",
+        )
+
 
 # -- the rows
 

@@ -80,16 +80,20 @@ def apply_changes(
     deletes, upserts = _batch(rows.filter(is_delete)), _batch(rows.filter(pc.invert(is_delete)))
     order = [name for name in (*keys, *ORDER_COLUMNS, newer.version) if name in rows.column_names]
     if deletes.num_rows:
-        table.delete_older([deletes.select(order)], keys, newer)
-        unknown = table.without_present(deletes.select(order), keys)
-        if unknown.num_rows:
-            times = pa.repeat(pa.scalar(now_s, pa.int64()), unknown.num_rows)
-            deleted.upsert([unknown.append_column(DELETED_AT, times)], keys, newer)
+        deletes = deletes.select(order)
+        if table.delete_older([deletes], keys, newer) < deletes.num_rows:
+            deletes = _without(deletes, table.present(deletes, keys))
+        if deletes.num_rows:
+            times = pa.repeat(pa.scalar(now_s, pa.int64()), deletes.num_rows)
+            deleted.upsert([deletes.append_column(DELETED_AT, times)], keys, newer)
     if upserts.num_rows:
-        deleted.delete_older([upserts.select(order)], keys, newer)
-        fresh = deleted.without_present(upserts, keys)
-        if fresh.num_rows:
-            table.upsert([fresh], keys, newer)
+        known = deleted.present(upserts, keys)
+        if known:
+            of_deleted = upserts.select(order).take(pa.array(known))
+            deleted.delete_older([of_deleted], keys, newer)
+            upserts = _without(upserts, [known[row] for row in deleted.present(of_deleted, keys)])
+        if upserts.num_rows:
+            table.upsert([upserts], keys, newer)
 
 
 def deleted_schema(schema: pa.Schema, keys: Sequence[str], version: str) -> pa.Schema:
@@ -98,9 +102,7 @@ def deleted_schema(schema: pa.Schema, keys: Sequence[str], version: str) -> pa.S
     return pa.schema([*(schema.field(name) for name in names), pa.field(DELETED_AT, pa.int64())])
 
 
-def without_rows(batch: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
-    if not rows:
-        return batch
+def _without(batch: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
     return batch.filter(pc.invert(pc.is_in(pa.array(range(batch.num_rows)), pa.array(rows, pa.int64()))))
 
 

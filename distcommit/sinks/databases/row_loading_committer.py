@@ -224,6 +224,13 @@ def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
     )
 
 
+def kept_rows_error(shown: str) -> RefusedError:
+    return RefusedError(
+        f"a trigger of table {shown} keeps rows that were to be deleted; remove the trigger, then release the dataset"
+        " with retry"
+    )
+
+
 def with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
 

@@ -35,11 +35,12 @@ class Table(Protocol):
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
 
-    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Delete the rows with the keys of these rows, unless they are newer. Each key occurs once."""
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
+        """Delete the rows with the keys of these rows, unless they are newer; return their number. Each key occurs
+        once. Raises the errors of `upsert`."""
 
     def delete_before(self, column: str, value: int) -> None:
         """Delete the rows whose value of an integer column is lower than this one."""
 
-    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-        """Return the rows of a batch whose keys the table does not have."""
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
+        """Return the places of the batch's rows whose keys the table has."""

@@ -12,7 +12,6 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     identity_in,
@@ -112,22 +111,25 @@ class Table:
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
 
-    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        names = batches[0].schema.names
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
+        names, deleted = batches[0].schema.names, 0
         for rows in self._literals(batches, keys):
             older = [
                 f"({_are_equal(keys, row)} AND {newer.condition(row.__getitem__, quoted)})"
                 for row in (dict(zip(names, literals, strict=True)) for literals in rows)
             ]
             statement = f"DELETE FROM {quoted(self.shown)} WHERE {' OR '.join(older)}"
-            execute(self.connection, statement.encode("utf-8", "surrogateescape"))
+            deleted += execute(self.connection, statement.encode("utf-8", "surrogateescape")).rowcount
+        return deleted
 
     def delete_before(self, column: str, value: int) -> None:
         execute(self.connection, f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < {value}")
 
-    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-        present: list[int] = []
-        begin, table = 0, quoted(self.shown)
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
+        table, present = quoted(self.shown), list[int]()
+        if execute(self.connection, f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:
+            return present  # as during a snapshot, whose rows need no comparison
+        begin = 0
         for rows in self._literals([batch.select([*keys])], keys):
             conditions = [_are_equal(keys, dict(zip(keys, literals, strict=True))) for literals in rows]
             statement = " UNION ALL ".join(
@@ -137,7 +139,7 @@ class Table:
             result = execute(self.connection, statement.encode("utf-8", "surrogateescape"))
             present += [row for (row,) in result.fetchall()]
             begin += len(rows)
-        return without_rows(batch, present)
+        return present
 
     def _literals(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> Iterator[list[list[str]]]:
         """Yield the rows as SQL literals, as many as one statement compares."""

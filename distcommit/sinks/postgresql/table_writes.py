@@ -13,10 +13,10 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.core.errors import plain_text
-from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     dropped_rows_error,
+    kept_rows_error,
     missing_columns,
     tagged,
     with_tags,
@@ -138,22 +138,26 @@ class Table:
             raise dropped_rows_error(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
 
-    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
         parts = self._copied(batches, keys)
-        is_newer = sql.SQL(newer.condition(self._named("_distcommit_rows"), self._named("_distcommit_t")))
+        parts["newer"] = sql.SQL(newer.condition(self._named("_distcommit_rows"), self._named("_distcommit_t")))
         statement: LiteralString = "DELETE FROM {table} AS _distcommit_t USING {rows} WHERE {equal} AND {newer}"
-        self._execute(statement, {**parts, "newer": is_newer})
+        deleted = self._execute(statement, parts).rowcount
+        statement = "SELECT 1 FROM {table} AS _distcommit_t JOIN {rows} ON {equal} AND {newer} LIMIT 1"
+        if deleted < sum(batch.num_rows for batch in batches) and self._execute(statement, parts).fetchone():
+            raise kept_rows_error(self.shown)
         self._execute("DROP TABLE {rows}", parts)
+        return deleted
 
     def delete_before(self, column: str, value: int) -> None:
         parts = {"table": self.identifier, "column": sql.Identifier(column), "value": sql.Literal(value)}
         self._execute("DELETE FROM {table} WHERE {column} < {value}", parts)
 
-    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         parts = self._copied([batch.select([*keys])], keys)
-        present = self._execute("SELECT {order} FROM {rows} JOIN {table} AS _distcommit_t ON {equal}", parts).fetchall()
+        numbers = self._execute("SELECT {order} FROM {rows} JOIN {table} AS _distcommit_t ON {equal}", parts).fetchall()
         self._execute("DROP TABLE {rows}", parts)
-        return without_rows(batch, [number - 1 for (number,) in present])
+        return [number - 1 for (number,) in numbers]
 
     def _copied(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> dict[str, sql.Composable]:
         """Copy rows into a temporary table that also numbers them from 1, and return the parts of statements about

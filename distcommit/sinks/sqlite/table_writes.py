@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from distcommit.sinks.databases.mirrored_changes import without_rows
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     dropped_rows_error,
     identity_in,
+    kept_rows_error,
     missing_columns,
     new_identity,
     tagged,
@@ -85,21 +85,26 @@ class Table:
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return self.connection.execute(statement, (*tags.values(),)).rowcount
 
-    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
         check_keys(batches, keys, self.columns)
         names = batches[0].schema.names
         is_newer = newer.condition(lambda name: f"?{names.index(name) + 1}", quoted)
-        statement = f"DELETE FROM {quoted(self.shown)} WHERE {_are_equal(keys, names)} AND {is_newer}"
+        older, deleted = f"FROM {quoted(self.shown)} WHERE {_are_equal(keys, names)} AND {is_newer}", 0
         for batch in batches:
-            self.connection.executemany(statement, values(batch, self.columns))
+            sent = values(batch, self.columns)
+            count = self.connection.executemany(f"DELETE {older}", sent).rowcount
+            if count < len(sent) and any(self.connection.execute(f"SELECT 1 {older}", row).fetchone() for row in sent):
+                raise kept_rows_error(self.shown)
+            deleted += count
+        return deleted
 
     def delete_before(self, column: str, value: int) -> None:
         self.connection.execute(f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < ?", (value,))
 
-    def without_present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         statement = f"SELECT 1 FROM {quoted(self.shown)} WHERE {_are_equal(keys, keys)}"
         rows = enumerate(values(batch.select([*keys]), self.columns))
-        return without_rows(batch, [row for row, key in rows if self.connection.execute(statement, key).fetchone()])
+        return [row for row, key in rows if self.connection.execute(statement, key).fetchone()]
 
 
 def _are_equal(keys: Sequence[str], names: Sequence[str]) -> str:

@@ -185,6 +185,16 @@ class MirrorCases:
         request = target.prepare(sink, "a", 1, null.slice(1, 1), origin=Origin(_PROVENANCE, "one"))
         refused(target.commit(sink, request)[0], "null in a")
 
+    def keeps_rows(self, target: TableTarget, *triggers: str) -> None:
+        """Check that a trigger that keeps rows from being deleted is detected, unless the row is newer."""
+        self.put_changes(target, 1, Change("k", "c", 1, 5), Change("l", "c", 1, 6))
+        target.sql(*triggers)
+        self.put_changes(target, 2, Change("k", "d", None, 4), Change("no", "d", None, 7))
+        sink = self.mirror(target)
+        delete = rows_of([Change("l", "d", None, 8)])
+        request = target.prepare(sink, "a", 3, delete, origin=Origin(_PROVENANCE, "one"))
+        refused(target.commit(sink, request)[0], "keeps rows that were to be deleted")
+
     @given(data=st.data())
     @settings(
         max_examples=60,

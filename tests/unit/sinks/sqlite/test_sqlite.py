@@ -64,6 +64,9 @@ def target(tmp_path: Path) -> Target:
 class TestSqlite(TableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """The cases of every database, with SQLite."""
 
+    def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
+        self.keeps_rows(target, "CREATE TRIGGER keeps BEFORE DELETE ON a BEGIN SELECT RAISE(IGNORE); END")
+
 
 # -- what the rows are
 
