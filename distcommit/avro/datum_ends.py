@@ -40,7 +40,9 @@ def skip_of(column: column_decoders.Column) -> Skip:
 
 
 def item_skip(items: column_decoders.Column, *, has_key: bool) -> Skip | None:
-    """Return a function that skips an item of an array or an entry of a map; None if values cannot be skipped."""
+    """Return a function that skips an item of an array or, with `has_key`, an entry of a map; None if values
+    cannot be skipped.
+    """
     try:
         return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
     except TypeError:

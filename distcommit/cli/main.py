@@ -35,9 +35,9 @@ _DATASET = {
     "list": _Entry("inspection:datasets", "job.yaml --status quarantined --limit 0"),
     "steps": _Entry("inspection:steps", "job.yaml orders"),
     "files": _Entry("dataset_files:files", "job.yaml --dataset orders"),
-    "release": _Entry("operator_actions:release", "job.yaml orders retry"),
-    "quarantine": _Entry("operator_actions:quarantine", "job.yaml orders"),
-    "set-watermark": _Entry("operator_actions:set_watermark", "job.yaml orders '{\"0\": 1200}'"),
+    "release": _Entry("release_and_set_watermark:release", "job.yaml orders retry"),
+    "quarantine": _Entry("release_and_set_watermark:quarantine", "job.yaml orders"),
+    "set-watermark": _Entry("release_and_set_watermark:set_watermark", "job.yaml orders '{\"0\": 1200}'"),
     "reprocess": _Entry("running:reprocess", "job.yaml orders"),
     "expire": _Entry("running:expire", "job.yaml --older-than 90d --dry-run"),
 }

@@ -189,9 +189,10 @@ def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: floa
     """Return one line: the reading rate in total and per task, and the most time-consuming activities; empty before the
     first record.
 
-    If the line would exceed `width` columns (0: no limit), it lists only four or three of the five activities. If it is
-    still too long, the rates per task are left out, and then further activities. The total rate always stays. Without
-    activities, `width` is ignored.
+    Up to five activities are listed, and the others are summed as `others`. If the line would exceed `width` columns
+    (0: no limit), it lists four or three activities. If it is still too long, it has no rates per task, and lists five
+    activities down to one. Otherwise it has the total rate alone, even if that is too long. Without activities, `width`
+    is ignored.
     """
     if not progress.counts.records_read:
         return ""

@@ -53,7 +53,7 @@ class DistcommitError(Exception):
         if self.expected:
             text += f"; expected {self.expected}"
         if actual:
-            text += f"; found {_INNER.sub('', actual).rstrip('.')}"
+            text += f"{_FOUND}{_INNER.sub('', actual).rstrip('.')}"
         if todo:
             text += f"{_TO_DO}{todo}"
         return printable(redacted(_LINE_BREAK.sub(" ", text)))
@@ -88,24 +88,21 @@ class DistcommitError(Exception):
         return cls.rebuilt(cause, {"todo": todo, **({"id": id_} if has_id else {})})
 
 
-_TO_DO = ". To do: "
-"""Separator before the remedy in the text of an error."""
+_FOUND, _TO_DO = "; found ", ". To do: "
+"""Separators before the actual state and the remedy in the text of an error."""
 _LEAST_CAUSE = 64
 _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(f"{_ID.pattern}: ")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
 """The part of a quoted error before its innermost cause."""
-_FOUND = re.compile(f"; found (?={_QUOTED.pattern})")
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, direction marks and surrogates."""
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Escape characters that would control a terminal, forge a log line or reorder the text.
-
-    Args:
-        lines: whether line breaks and tabs stay.
+    """Escape characters that would control a terminal, forge a log line or reorder the text. Line breaks and tabs stay
+    with `lines`.
     """
     return _UNPRINTABLE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _escape(match[0]), f"{text}")
 
@@ -143,14 +140,13 @@ def shortened(text: str, limit: int) -> str:
 def shortened_cause(text: str, limit: int) -> str:
     """Put the text of an error on one line, with its cause cut to `limit` characters and its remedy whole.
 
-    If the cause quotes another error, the text before that error is cut first, to a third of `limit` at least.
+    What precedes the actual state is cut first, but not below a third of `limit`.
     """
     text = " ".join(text.split())
     cause, mark, todo = text.rpartition(_TO_DO) if _TO_DO in text else (text, "", "")
-    if len(cause) > limit and (quoted := _FOUND.search(cause)):
-        inner = cause[quoted.start() :]
-        outer = _cut(cause[: quoted.start()], max(limit // 3, limit - len(inner)))
-        cause = outer + inner
+    if len(cause) > limit and _FOUND in cause:
+        failure, _, actual = cause.partition(_FOUND)
+        cause = _cut(failure, max(limit // 3, limit - len(_FOUND + actual))) + _FOUND + actual
     return f"{_cut(cause, limit)}{mark}{todo}"
 
 

@@ -37,9 +37,11 @@ def check_secret_files(value: Value) -> Value:
 def with_secret_files(text: str) -> str:
     """Replace each `${file:PATH}` of a text by the file's content, without trailing line ends.
 
+    Environment variables must have been replaced before.
+
     Raises:
-        ConfigurationError: if a file is unreadable or empty, or the text names an unset variable. The error never
-            contains the file's content.
+        ConfigurationError: if a file is unreadable, empty or not UTF-8, or if a `${NAME}` is left because that variable
+            is not set. The error never contains the file's content.
     """
     if unset := UNSET_VARIABLE.search(text):
         raise ConfigurationError(

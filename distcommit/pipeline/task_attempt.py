@@ -49,7 +49,9 @@ def run_work_unit(
     schema_store: SchemaStore | None = None,
     counters: ProgressCounters | None = None,
 ) -> TaskState:
-    """Read and prepare a work unit in one call. The arguments are those of `Attempt` and of `Attempt.read`."""
+    """Read and prepare a work unit in one call, and return the task state. The arguments, such as `keeps_prefix`, are
+    those of `Attempt` and of `Attempt.read`.
+    """
     attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, counters=counters)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()

@@ -55,7 +55,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the ranges that were read of earlier incarnations, given the watermark after a change. There is one range
+    """Return the ranges that were read of earlier incarnations, given the dataset's next watermark. There is one range
     for each incarnation: the newest.
     """
     before = state.reached

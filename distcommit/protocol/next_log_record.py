@@ -101,7 +101,9 @@ def fail(
 
 
 def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
-    """Record why sequences stay pending. Sequences with the same recorded reason are left out."""
+    """Record why sequences stay pending. Sequences with the same recorded reason are left out. `outage`: the reason is
+    an outage of a target.
+    """
     unrecorded = []
     for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
@@ -296,7 +298,7 @@ def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
     """Return the whole state as a record, if at least `at_least` records (and at least one) follow the newest
-    checkpoint.
+    checkpoint; otherwise, or in a log that has moved, None.
     """
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

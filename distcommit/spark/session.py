@@ -19,8 +19,8 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.java_check import check_java
-from distcommit.spark.session_settings import SparkSettings, is_cluster
-from distcommit.spark.submitted_settings import given_settings, is_submitted, master_of, report_overridden
+from distcommit.spark.session_settings import SparkSettings, is_cluster, is_submitted
+from distcommit.spark.submitted_settings import given_settings, master_of, report_overridden
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,9 @@ def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the typed error of a failed start. It is transient if another start with the same settings may succeed."""
+    """Return the typed error of a failed start: transient if another start with the same settings may succeed,
+    otherwise an error of the settings.
+    """
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from distcommit.core.interfaces.write_target import catalog_addresses
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
+from distcommit.core.support.system_addresses import catalog_addresses
 
 _CATALOG = "spark.sql.catalog."
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets for the Python program that it starts."""
 
 
 class SparkSettings(SettingsModel):
@@ -63,6 +66,11 @@ class SparkSettings(SettingsModel):
         return {
             name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", "")) for name, uri in uris.items()
         }
+
+
+def is_submitted() -> bool:
+    """Return whether spark-submit started this process. Master and memory of its JVM can then not be changed."""
+    return _SUBMITTED in os.environ
 
 
 def is_cluster(master: str) -> bool:

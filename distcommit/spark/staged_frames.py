@@ -1,4 +1,4 @@
-"""Staging of the datasets that a reader of Spark reads, for the run that commits them."""
+"""Staging of the datasets that one of Spark's data source readers reads, for the run that commits them."""
 
 from __future__ import annotations
 

@@ -11,19 +11,12 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
-from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings, is_submitted
 
 logger = logging.getLogger(__name__)
 
 MASTER = "spark.master"
 _SEPARATOR = re.compile(r"\s*[=:\s]\s*")
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Environment variable that spark-submit sets for the Python program that it starts."""
-
-
-def is_submitted() -> bool:
-    """Return whether spark-submit started this process. Master and memory of its JVM can then not be changed."""
-    return _SUBMITTED in os.environ
 
 
 def given_settings() -> dict[str, str]:

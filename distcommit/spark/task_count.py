@@ -10,6 +10,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.spark.executor_wait import executors_of, wait_for_executor
 from distcommit.spark.session_settings import SparkSettings, is_cluster
 
 logger = logging.getLogger(__name__)
@@ -59,14 +60,17 @@ def slots_of(spark: SparkSession) -> int:
     """Return how many tasks the session can run at a time, with all configured executors.
 
     On a standalone cluster without `spark.cores.max`, this is the number of slots of the executors that register first.
+
+    Raises:
+        TransientError: if a cluster starts no executor.
     """
     context = spark.sparkContext
     conf, master = context.getConf(), context.master or ""
-    is_local = not is_cluster(master)
-    if configured := 0 if is_local else configured_slots(conf, master):
-        return configured
-    if not is_local:
-        _wait_for_executors(spark)
+    if is_cluster(master):
+        wait_for_executor(spark)
+        if configured := configured_slots(conf, master):
+            return configured
+        _wait_for_further_executors(spark)
     return max(1, context.defaultParallelism // max(1, int(conf.get("spark.task.cpus", "1") or 1)))
 
 
@@ -92,11 +96,11 @@ def configured_slots(conf: SparkConf, master: str) -> int:
     return slots // max(1, number("spark.task.cpus", 1))
 
 
-def _wait_for_executors(spark: SparkSession) -> None:
-    """Wait until an executor has registered and no further one registers, at most 15 seconds."""
-    registered, until_s = 0, time.monotonic() + _WAIT_S
+def _wait_for_further_executors(spark: SparkSession) -> None:
+    """Wait until no further executor registers, at most 15 seconds."""
+    registered, until_s = executors_of(spark), time.monotonic() + _WAIT_S
     while time.monotonic() < until_s:
-        before, registered = registered, spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-        if registered and registered == before:
-            return
         time.sleep(_POLL_S)
+        before, registered = registered, executors_of(spark)
+        if registered == before:
+            return

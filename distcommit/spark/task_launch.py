@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,7 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.engine.driver.launch_interface import JobFailedError, Result
 from distcommit.engine.driver.task_reports import Report
-from distcommit.engine.node_failures import NodeFailedError
+from distcommit.engine.node_failures import NodeFailedError, require_visible_store
 from distcommit.engine.run_settings import RunSettings
 from distcommit.spark.failed_jobs import CAN_NOT_RUN, describe_death, failure_text
 from distcommit.spark.repeated_tasks import describe_repeated
@@ -38,6 +39,7 @@ _JOB_FAILURES = (PySparkException, Py4JJavaError)
 executors.
 """
 
+_NOT_VISIBLE = re.compile("STORE_NOT_VISIBLE: [^\n]*")
 _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
 """Thread-local properties with the texts that Spark's web pages show for a job."""
 _POOL = "spark.scheduler.pool"
@@ -69,6 +71,7 @@ class PartitionCall(Generic[Result]):
         if attempt < self.hands_back:
             settings = replace(settings, hands_back=True)
         with _redacted_errors():
+            require_visible_store(settings)
             report = self.function(settings, partition)
         yield msgspec.msgpack.encode(report)
 
@@ -140,6 +143,7 @@ class SparkLaunch:
             results = self._collect(PartitionCall(function, settings, hands_back), tasks)
         except _JOB_FAILURES as error:
             _require_package(self.spark, str(error))
+            _require_visible_store(str(error))
             if describe_death(str(error)):
                 raise ProcessLostError(
                     "a Spark job failed",
@@ -245,3 +249,9 @@ def _require_package(spark: SparkSession, failure: str) -> None:
         todo="install it on every node and set spark.pyspark.python to that Python, or ship it with the job by"
         " spark.submit.pyFiles or spark.archives: conf/docs/guides/cluster.md",
     )
+
+
+def _require_visible_store(failure: str) -> None:
+    """Raise the error of `require_visible_store` if a job failed because of it."""
+    if match := _NOT_VISIBLE.search(failure):
+        raise ConfigurationError.from_text(match[0])

@@ -89,7 +89,7 @@ class GuardedFolders:
         return self._look_first
 
     def expect_there(self, is_present: bool) -> None:
-        """Set whether the next folder probably exists, so that its status is read before it is created."""
+        """Set whether the next folder probably exists (`is_present`). If so, its status is read before a creation."""
         self._look_first = is_present and self._fs.has_links
 
     def _exists(self, folder: str) -> bool:
@@ -133,9 +133,10 @@ class GuardedFolders:
             ConfigurationError: if the folder leads out of the root now.
         """
         if self._fs.has_links and folder != self._root:
-            self._inside(folder)
+            todo = "remove the link, and look for files of this job where it leads: some may have been renamed there"
+            self._inside(folder, todo)
 
-    def _inside(self, folder: str) -> None:
+    def _inside(self, folder: str, todo: str = "remove the link; nothing is written through it") -> None:
         if not self._real_root:
             self._real_root = self._fs.real_path(self._root)
         real, root = self._fs.real_path(folder), self._real_root
@@ -146,7 +147,7 @@ class GuardedFolders:
                 path=folder,
                 expected=f"a folder below {root}",
                 found=real,
-                todo="remove the link; nothing is written through it",
+                todo=todo,
             )
 
 

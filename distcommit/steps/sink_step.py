@@ -265,9 +265,13 @@ class SinkCommitStep(CommitStep):
             case Committed() | AlreadyCommitted():
                 return None
             case RetryLater(reason):
-                todo = "none; the commit is retried, at the latest by the next run"
                 return TransientError(
-                    "a sink could not commit yet", id="TARGET_UNAVAILABLE", found=reason, todo=todo, **ids
+                    "a sink could not commit yet",
+                    id="TARGET_UNAVAILABLE",
+                    found=reason,
+                    todo="none at first: the commit is retried, at the latest by the next run. If it recurs, correct"
+                    " what was found",
+                    **ids,
                 )
             case HeldBack(dataset_urn):
                 return held_back_by(dataset_urn, **ids)

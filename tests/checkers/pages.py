@@ -15,7 +15,7 @@ ROOT = Path(distcommit.__file__).parents[1]
 DOCS = ROOT / "conf" / "docs"
 README = ROOT / "README.md"
 GENERATED = frozenset(
-    {DOCS / "reference" / f"{name}.md" for name in ("commands", "configuration", "errors", "problems")}
+    {DOCS / "reference" / f"{name}.md" for name in ("commands", "configuration", "errors", "packages", "problems")}
     | {DOCS / "reference" / "gobblin-properties.md"}
     | {DOCS / "reference" / f"{path.stem}.md" for path in (ROOT / "tests" / "unit" / "designs").glob("*.toml")}
 )

@@ -32,8 +32,8 @@ from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.jobs.victims import Role, strike
 from tests.servers.spark import SparkCluster
 
-Fault = Literal["poison", "read_only", "package"]
-FAULTS_OF_NODES: tuple[Fault, ...] = ("read_only", "package")
+Fault = Literal["poison", "read_only", "package", "hidden"]
+FAULTS_OF_NODES: tuple[Fault, ...] = ("read_only", "package", "hidden")
 POISON = 5000
 """The number in a record that kills its worker."""
 _POISONED = ("d000", "d001")
@@ -125,7 +125,9 @@ class Drill:
         packages = self.folder / "packages"
         packages.mkdir(exist_ok=True)
         read_only = self.folder if self.fault == "read_only" else None
-        self.cluster.start_worker(2, read_only=read_only, env={_PACKAGES: str(packages)})
+        hidden = self.folder if self.fault == "hidden" else None
+        env = {_PACKAGES: str(packages)} if self.fault == "package" else {}
+        self.cluster.start_worker(2, read_only=read_only, hidden=hidden, env=env)
 
     def repair_node(self) -> None:
         """Start the second worker again, without a fault."""

@@ -16,7 +16,7 @@ import pytest
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
-from distcommit.fs.two_file_systems import TwoFileSystems
+from distcommit.fs.separate_store import TwoFileSystems
 from distcommit.testing.contracts import FileSystemContract
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

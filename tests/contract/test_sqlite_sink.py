@@ -12,7 +12,7 @@ import pytest
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import sql_committer
+from distcommit.sinks.databases import ledger_table_committer
 from distcommit.sinks.sqlite.sink import SqliteSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 
@@ -22,7 +22,7 @@ class OnSqlite(SinkContract, LaterEpochs):
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.sqlite.committer"]
-    committer_bases = [sql_committer.__file__]
+    committer_bases = [ledger_table_committer.__file__]
 
     def make_sink(self, folder: Path) -> CommitterSink:
         return SqliteSink.model_validate({"type": "sqlite", "path": str(folder / "rows.db"), **self.settings})

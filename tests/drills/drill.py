@@ -63,6 +63,11 @@ def line_of(problem: dict[str, Any]) -> str:
     return f"{problem['id']}: {problem['finding']}. {problem['action']}"
 
 
+def without_ids(line: str) -> str:
+    """Return a printed line without the ids of errors in front of their texts; a drill's name has its id."""
+    return re.sub(r"(?<=: )[A-Z]+(?:_[A-Z]+)+: ", "", line)
+
+
 def nothing() -> None:
     """Do nothing: no action outside of the system, no follow-up."""
 
@@ -193,7 +198,7 @@ def drilled(
 
     Args:
         situation: the broken job.
-        cause: a regular expression for the line that names the cause.
+        cause: a regular expression for the line that names the cause, without the ids of quoted errors.
         act: the operator's action outside of the system, before the commands.
         afterwards: further actions before the output is counted.
         rejected: the expected rejected values.
@@ -201,7 +206,7 @@ def drilled(
     """
     result = Drilled()
     problems = situation.reported_problems()
-    named = next((problem for problem in problems if re.search(cause, line_of(problem))), None)
+    named = next((problem for problem in problems if re.search(cause, without_ids(line_of(problem)))), None)
     if named is None:
         result.problems.append(f"the cause is not reported: {problems}")
         return result

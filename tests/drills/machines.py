@@ -95,7 +95,7 @@ def permission_lost(folder: Path) -> Drilled:
         modes = {path: path.stat().st_mode & 0o7777 for path in folders}
         for path in folders:
             path.chmod(0o555)
-        situation.run(4)
+        situation.run(2)
 
         def give_it_back() -> None:
             for path, mode in modes.items():

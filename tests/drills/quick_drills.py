@@ -23,7 +23,7 @@ from distcommit.cli.main import app
 from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.session_settings import SparkSettings
 from tests.drills.catalogue import GAP, command_names
-from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of
+from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of, without_ids
 from tests.drills.targets import Target
 from tests.servers.spark_start import start_cheaply
 
@@ -118,11 +118,6 @@ def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
     """Produce new records to each topic."""
     for topic in topics or TOPICS:
         situation.numbers(topic, records)
-
-
-def without_ids(line: str) -> str:
-    """Return a printed line without the ids of errors in front of their texts; a drill's name has its id."""
-    return re.sub(r"(?<=: )[A-Z]+(?:_[A-Z]+)+: ", "", line)
 
 
 @dataclass

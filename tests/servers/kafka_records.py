@@ -18,7 +18,8 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 _TIMEOUT_S = 60.0
 _OPEN_S = 5.0
@@ -30,7 +31,7 @@ def wait_for_ended_transactions(brokers: str, topics: Iterable[str], timeout_s: 
     admin = AdminClient({"bootstrap.servers": brokers, "log_level": 0})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     latest = {
-        TopicPartition(topic, partition): OffsetSpec.latest()
+        TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
         for topic in topics
         if topic in there
         for partition in there[topic].partitions

@@ -21,6 +21,7 @@ _SPARK_HOME = Path(pyspark.__file__).parent
 _CORES = 2
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+_HIDDEN = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
 
 
 class SparkCluster(Server):
@@ -55,17 +56,28 @@ class SparkCluster(Server):
         """Kill a worker (1 or 2) with its executors and their Python workers by SIGKILL."""
         self._workers.pop(worker).kill()
 
-    def start_worker(self, worker: int, *, read_only: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    def start_worker(
+        self,
+        worker: int,
+        *,
+        read_only: Path | None = None,
+        hidden: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Start a killed worker again, and wait until the master has registered it.
 
         Args:
             worker: the worker, 1 or 2.
             read_only: folder that this worker and its executors cannot write, as after a disk failure. Needs Linux
                 and the permission to create a mount namespace.
+            hidden: folder that is empty for this worker and its executors, as without the mount of it. Needs the same.
             env: variables of this worker and its executors.
         """
         before = self._workers_alive()  # the master may still list the killed one
-        prefix = ["unshare", "--mount", "--map-root-user", "sh", "-c", _READ_ONLY, str(read_only)] if read_only else []
+        prefix = []
+        if folder := read_only or hidden:
+            script = _READ_ONLY if read_only else _HIDDEN
+            prefix = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, str(folder)]
         self._launch_worker(worker, prefix, env or {})
         self._workers[worker].wait_until(lambda: bool(self._workers_alive() - before))
 

@@ -32,7 +32,11 @@ class Abandoned:
 
 
 def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
-    """Abandon or restart each dataset that the plan changes. The next run reads their records again.
+    """Abandon or restart each dataset that the plan changes, and leave the others as they are.
+
+    Args:
+        plan: the plan of a release with `abandon` or `restart`.
+        abandon: abandons or restarts one dataset.
 
     Raises:
         DistcommitError, OSError: the first failure, after all datasets were tried.

@@ -101,7 +101,7 @@ def age_ms(text: str) -> int:
         raise ConfigurationError(
             "the text is not an age",
             id="ARGUMENT_INVALID",
-            expected="a number above 0 and h, d or w, such as 90d",
+            expected="a number from 1 to 999999 and h, d or w, such as 90d",
             found=text,
         )
     return int(match[1]) * _HOURS[match[2]] * 3_600_000
@@ -110,8 +110,8 @@ def age_ms(text: str) -> int:
 def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> ExpireResult:
     """Return the live files that are older than `before_ms`, in milliseconds since 1970. Nothing is changed.
 
-    The result lists as skipped: buckets and datasets that can't be read, and datasets with such files that are not
-    idle, are stopped or have no watermark.
+    `dry_run` is only copied to the result. The result lists as skipped: buckets and datasets that can't be read, and
+    datasets with such files that are not idle, are stopped or have no watermark.
     """
     result, cutoff = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
@@ -183,6 +183,7 @@ def expire_job(
     Args:
         session: a Spark session to use; None uses the active one or starts one.
         older_than: an age, see `age_ms`.
+        dry_run: only return what would be deleted.
         keep_snapshots: keep snapshots. Later runs delete the files once no kept snapshot shows them.
 
     Raises:

@@ -25,8 +25,8 @@ from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
 from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
+from distcommit.stores.logs.generation_checks import require_current_generation, require_not_moved
 from distcommit.stores.logs.log_anchors import discard_heads, durable_heads, record_cut_ended
-from distcommit.stores.logs.log_generation import require_current_generation, require_not_moved
 from distcommit.stores.logs.rebuild_corrupt_log import fold_readable_part, set_corrupt_tail_aside
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.snapshots.snapshot_retention import delete_snapshots
@@ -36,7 +36,12 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, states: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """Read all footers and ledgers, and return the changes that `rebuild_store` would make. Nothing is written."""
+    """Read all footers and ledgers, and return the changes that `rebuild_store` would make. Nothing is written.
+
+    Args:
+        accept_gaps: whether gaps between the offsets of files are recorded as skipped. Otherwise each is a problem.
+        flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
+    """
     plan = planned(store, states, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -59,6 +64,7 @@ def rebuild_store(
         result: the plan. It is computed again after all runs are fenced and older staged files are deleted. If the new
             plan has problems, it is returned, states stay unchanged, and no run begins until a rebuild succeeds.
         run_id: a new run's id.
+        accept_gaps: as in `plan_rebuild`.
         flow: the job's flow, which opens the ledgers of its sinks; None reads only files.
 
     Raises:

@@ -76,6 +76,7 @@ def repair_job(
         look: returns the result of `distcommit status`.
         verify: returns the result of `distcommit store verify`.
         repairs: actions by name (`ORDER`).
+        dry_run: only return the repairs that would be applied.
     """
     status = look()
     rows: dict[str, RepairRow] = {}

@@ -48,10 +48,11 @@ MARKER, JOB_LOG = "the store's marker", "the job log"
 
 
 def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str]:
-    """Repair all damaged files of an existing store, and return their names.
+    """Repair all damaged files of an existing store, and return their names. Return none if there is no store.
 
     Args:
         run_id: a new run's id, which names the folder of the damaged files.
+        dry_run: only return the names.
 
     Raises:
         CorruptError: if neither the marker nor a claim can be read.

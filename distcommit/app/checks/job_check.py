@@ -1,7 +1,8 @@
 """The check of a job before it runs: settings, secrets, flow, Java, folders, store, source and sinks.
 
-Each run makes this check. `distcommit check` also checks the owner of the folders and the published types. All problems
-are collected, each with its position in the job file.
+Each run makes this check, but tolerates some outages and missing datasets (`check_before_run`). `distcommit check` also
+checks the owner of the folders and the published types, if the checks before them passed. Invalid settings end the
+check. All other problems are collected, each with its position in the job file.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
+from distcommit.spark.master_check import check_master
+from distcommit.spark.session_settings import is_cluster, is_submitted
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.state.job_lock import is_held
@@ -97,6 +100,9 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
     cases the run begins and reports the outage.
 
     Listed topics or tables that do not exist prevent a first run only if no dataset is left to read.
+
+    Args:
+        needs_java: whether the run starts Spark, so that Java is checked. With a remote Spark it is not checked.
 
     Raises:
         DistcommitError: if a check failed. Several problems raise one CheckFailedError.
@@ -249,6 +255,9 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
     if needs_java and not config.spark.remote:
         with checks.part("java", "spark"):
             check_java()
+        if is_cluster(config.spark.master) and not is_submitted():
+            with checks.part("spark.master", "spark.master"):
+                checks.found = check_master(config.spark.master)
     _check_folders(folders, checks)
     with checks.part("source", _address("source", config.source)):
         checks.read(config.source.check_connection() or f"type {config.source.type}: not checked before a run")

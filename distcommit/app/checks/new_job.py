@@ -104,5 +104,8 @@ def _template(section: Section, name: str) -> str:
         return template.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"the {section} has no template", found=name, todo="copy a job file of that package"
+            f"the {section} type {name!r} has no template for a job file",
+            expected=f"template.yaml in the package distcommit.{section}s.{name}",
+            found="no such file",
+            todo=f"write the job file by hand, or choose another type with --{section}",
         ) from error

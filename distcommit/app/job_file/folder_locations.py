@@ -10,14 +10,14 @@ from pathlib import Path
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
-from distcommit.core.interfaces.write_target import Target
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs_file_system import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
 from distcommit.fs.request_counting import counting_calls
-from distcommit.fs.two_file_systems import TwoFileSystems
+from distcommit.fs.separate_store import TwoFileSystems
 
 _REMOTE = {
     "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
@@ -128,9 +128,10 @@ def check_locations(locations: Mapping[str, str]) -> None:
                 raise ConfigurationError(
                     "folders of the job on two file systems have the same path, or one inside the other",
                     id="JOB_FOLDERS_INVALID",
-                    expected="a path of paths.store that no other folder of the job has or contains",
+                    expected="a path of paths.store that is neither equal to, inside nor above the path of another"
+                    " folder, without regard to servers and buckets",
                     found=f"paths.{name} {location} and paths.{other} {other_place}",
-                    todo="append a folder to one of them, such as /store",
+                    todo="change the last folder of paths.store, for example to store-of-NAME",
                 )
             raise ConfigurationError(
                 "one of the job's folders is inside another",

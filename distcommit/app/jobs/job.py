@@ -172,21 +172,21 @@ class Job(StoredJob):
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
-        """Let the next run replay all quarantined datasets and read all stopped ones. The result names unreadable
-        buckets.
+        """Let the next run replay all quarantined datasets and read all stopped ones. Datasets of unreadable buckets
+        are left out, and the result names the buckets. Datasets that are being abandoned stay as they are.
         """
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
         """Roll back the sequences of the datasets that `release_plan` would change: interrupted rollbacks, and
-        quarantined datasets whose reason recommends it.
+        quarantined datasets whose reason recommends it. All others stay quarantined. See `abandon` for `restart`.
         """
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
     def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """Return the effects of a release on one dataset, or with `urn` None on all that wait for an operator. Changes
-        nothing.
+        """Return the effect of a release, or why it would be refused, for one dataset, or with `urn` None for each one
+        that waits for an operator. Changes nothing.
 
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.
@@ -220,7 +220,7 @@ class Job(StoredJob):
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
         """Set the watermarks of datasets that have none (with `overwrite`: of all), to the positions of another system
-        or job. Can be repeated after a crash.
+        or job. Can be repeated after a crash. With `dry_run`, only return what would be set.
 
         Args:
             file: a CSV file, an export of Gobblin's state store, or the job file of another job (`.yaml`).
@@ -251,7 +251,7 @@ class Job(StoredJob):
     def rebuild(
         self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
     ) -> RebuildResult:
-        """Rebuild a lost or outdated store from the published files.
+        """Rebuild a lost or outdated store from the published files. With `dry_run`, only return the changes.
 
         Args:
             accept_gaps: record gaps between the offsets of files as skipped; compacted topics have such gaps. Otherwise

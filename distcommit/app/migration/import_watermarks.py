@@ -66,6 +66,8 @@ def import_watermarks(
 
     Args:
         store: the job's store; None in a dry run before the store exists.
+        overwrite: whether to set watermarks of datasets that have one. Otherwise the result lists them as skipped.
+        dry_run: only return what would be set.
 
     Raises:
         ConfigurationError: if positions are invalid, or omit partitions that have one. Nothing was written.

@@ -167,12 +167,13 @@ def _add_partitions(
         before = positions.incarnations.get(own_urn, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
-                "partitions of one dataset count in different incarnations of its source",
+                "the source was recreated between the positions of one dataset's partitions",
                 id="WATERMARKS_NOT_TRANSFERABLE",
                 dataset=own_urn,
                 expected=f"incarnation {before}, as of its other partitions",
                 found=f"incarnation {incarnation}, of dataset {urn}",
-                todo="run the other job, and set the watermarks that it names for the recreated source",
+                todo="run the other job, set the watermarks of the recreated source by the command that it prints, run"
+                " it again, then repeat the import",
             )
         positions.incarnations[own_urn] = before or incarnation
         positions.datasets.setdefault(own_urn, {})[partition] = position

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from distcommit.app.inspection.problems.dataset_problems import DATASET_QUARANTINED
-from distcommit.app.inspection.problems.job_problems import RECORDS_LOST, RUN_FAILED
+from distcommit.app.inspection.problems.dataset_problem_kinds import DATASET_QUARANTINED
+from distcommit.app.inspection.problems.job_problem_kinds import RECORDS_LOST, RUN_FAILED
 from distcommit.app.inspection.problems.problem_kind import ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus, failed_in_a_row, read_runs

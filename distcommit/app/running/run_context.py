@@ -33,7 +33,7 @@ from distcommit.spark.task_count import WAVES, partitions_of
 from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
-from distcommit.stores.logs.log_generation import require_current_generation
+from distcommit.stores.logs.generation_checks import require_current_generation
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
 

@@ -147,7 +147,7 @@ class Schedule:
         return replace(self, entries={other: entry for other, entry in self.entries.items() if other != name})
 
     def paused(self, name: str, *, is_paused: bool) -> Schedule:
-        """Suspend or resume the scheduled runs of a job."""
+        """Suspend (`is_paused`) or resume the scheduled runs of a job."""
         entry = self.entries[name]
         drops = is_paused and entry.plan.missed is Missed.SKIP and not entry.is_triggered
         return self._with(name, replace(entry, is_paused=is_paused, due_ms=None if drops else entry.due_ms))
@@ -163,7 +163,7 @@ class Schedule:
         return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
 
     def silent(self, name: str, *, is_unresponsive: bool) -> Schedule:
-        """Record whether the job's storage does not respond."""
+        """Record whether the job's storage responds. `is_unresponsive`: it does not."""
         return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
     def record_late_begin(self, name: str, moment: Moment) -> Schedule:

@@ -369,7 +369,9 @@ class Service:
             self._let_leave(name)
 
     def _let_leave(self, name: str) -> None:
-        """End the thread of a removed job once its run has ended."""
+        """End the thread of a job whose file was removed or can no longer be served, and forget the job. Do nothing
+        while its run continues, or if the job is still served.
+        """
         file = self._files.get(name)
         if name in self._served and (file is None or file.job is None) and name not in self._schedule.entries:
             self._served.pop(name).leave()

@@ -128,7 +128,7 @@ class Metrics:
         return RunMetrics(self)
 
     def own_name(self, sink: tuple[str, ...], name: str) -> str:
-        """Return a name for a sink's own counter: `other` if the sink has had too many names in all runs."""
+        """Return `name` for a sink's own counter, or `other` if the sink has had too many other names in all runs."""
         names = self._own_names.setdefault(sink, set())
         if len(names) < MOST_COUNTERS:
             names.add(name)

@@ -58,7 +58,9 @@ def run(terminal: Terminal, job: Job) -> int:
 
 
 def _after_run(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
-    """Return where a run's rejected records and unreadable files are shown; None if there are none."""
+    """Return lines about a run's rejected records and unreadable files: how many, where they are listed, and the
+    command that processes rejected records again. None if there are none, or for a preview.
+    """
     if not isinstance(result, RunResult):
         return None
     lines: list[RenderableType] = []

@@ -35,7 +35,7 @@ text { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A box of a processing step: compartments of lines, each with a CSS class."""
+    """A box of a part of the flow, such as the source or a converter: compartments, each a CSS class and its lines."""
 
     part: FlowPart
     compartments: Sequence[tuple[str, Sequence[str]]]
@@ -78,7 +78,7 @@ def flow_svg(result: FlowDescription) -> str:
 
 
 def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> list[_Block]:
-    """Return the boxes of processing steps. `columns` are the record columns before the first step."""
+    """Return the boxes of parts of the flow. `columns` are the record columns before the first part."""
     blocks = []
     for part in parts:
         shown = [line for column in shown_columns(part, columns) for line in _wrapped(column, lines=1)]

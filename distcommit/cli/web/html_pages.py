@@ -62,7 +62,9 @@ def message_page(title: str, message: str) -> str:
 
 
 def policy(*, served: bool) -> str:
-    """Return the content security policy. Served pages may fetch from their server, and must not be framed."""
+    """Return the content security policy of a page. A `served` page may fetch from its server, and must not be framed;
+    a page in a file may not fetch.
+    """
     style, script = (f"'sha256-{_digest(_asset(name))}'" for name in ("page.css", "page.js"))
     parts = [
         "default-src 'none'",
@@ -83,7 +85,9 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
+        served: whether a server sends the page, and not a file contains it.
         every_s: seconds between updates of the page; 0 for none.
+        values: the template's variables.
     """
     # frame-ancestors is allowed in a header only, not in a page
     of_page = policy(served=served).removesuffix("; frame-ancestors 'none'")

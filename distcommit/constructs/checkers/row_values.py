@@ -12,6 +12,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import RowCheckerSettings
 from distcommit.constructs.expressions import literals
+from distcommit.constructs.expressions.comparable_columns import as_plain, check_comparable
 from distcommit.core.support.settings_model import SettingError, checks, rule
 from distcommit.schemas.known_columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type
@@ -72,12 +73,12 @@ class InSet(_OneColumn):
         self._value_set(schema)
 
     def _value_set(self, schema: pa.Schema) -> pa.Array:
-        kind = literals.check_comparable(schema, self.column, self.type)
+        kind = check_comparable(schema, self.column, self.type)
         return literals.array_of(self.values, kind, self.type, self.column)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         values = self._value_set(batch.schema)
-        column = literals.as_plain(batch.column(self.column))
+        column = as_plain(batch.column(self.column))
         return pc.or_(pc.is_in(column, value_set=values), pc.is_null(column))
 
     def describe(self) -> str:
@@ -106,7 +107,7 @@ class Range(_OneColumn):
         self._limits(schema)
 
     def _limits(self, schema: pa.Schema) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-        kind = literals.check_comparable(schema, self.column, self.type)
+        kind = check_comparable(schema, self.column, self.type)
         low, high = (
             None if limit is None else literals.literal_of(limit, kind, self.type, self.column)
             for limit in (self.at_least, self.at_most)
@@ -115,7 +116,7 @@ class Range(_OneColumn):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         low, high = self._limits(batch.schema)
-        column = literals.as_plain(batch.column(self.column))
+        column = as_plain(batch.column(self.column))
         within = pa.repeat(True, batch.num_rows)
         if low is not None:
             within = pc.and_(within, pc.greater_equal(column, low))
@@ -152,7 +153,7 @@ class Regex(_OneColumn):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)
-        return pc.fill_null(pc.match_substring_regex(literals.as_plain(batch.column(self.column)), self.pattern), True)
+        return pc.fill_null(pc.match_substring_regex(as_plain(batch.column(self.column)), self.pattern), True)
 
     def describe(self) -> str:
         return f"{self.column} matches {self.pattern}"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.construct_settings import TaskCheckerSettings
-from distcommit.constructs.expressions.literals import check_comparable, comparable_column
+from distcommit.constructs.expressions.comparable_columns import check_comparable, comparable_column
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.schemas.evolution import is_narrower
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.expressions import literals
+from distcommit.constructs.expressions.comparable_columns import as_plain, check_comparable
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.known_columns import find_column
 
@@ -106,7 +107,7 @@ class Condition(SettingsModel):
         column = batch.column(self.column)
         if self.op == "is_null":
             return pc.is_null(column)
-        column = literals.as_plain(column)
+        column = as_plain(column)
         if self.op == "in":
             return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)
         return COMPARISONS[self.op or ""](column, operand)
@@ -118,7 +119,7 @@ class Condition(SettingsModel):
         if self.op == "is_null":
             find_column(schema, column, construct)
             return None
-        kind = literals.check_comparable(schema, column, construct)
+        kind = check_comparable(schema, column, construct)
         if self.values is not None:
             return literals.array_of(self.values, kind, construct, column)
         assert self.value is not None

@@ -174,7 +174,12 @@ class SqlExpressions:
             return self._connection.sql(f"SELECT {columns} FROM records WHERE {condition}").to_arrow_table()
         except _engine_failures() as error:
             self.close()
-            raise TransientError("the SQL engine failed", construct="sql", found=_first_line(error)) from error
+            raise TransientError(
+                "DuckDB could not evaluate the SQL of a converter in the task",
+                id="SQL_ENGINE_FAILED",
+                construct="sql",
+                found=_first_line(error),
+            ) from error
 
     def _used_columns(self, schema: pa.Schema) -> list[str]:
         """Return the columns that the expressions name. SQL ignores upper and lower case."""

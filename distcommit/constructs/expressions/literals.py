@@ -8,47 +8,13 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from distcommit.constructs.expressions.comparable_columns import as_plain
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.known_columns import find_column
-from distcommit.schemas.type_tables import is_text, plain_type
+from distcommit.schemas.type_tables import is_text
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""
-
-_NOT_COMPARED = (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)
-
-
-def is_comparable(kind: pa.DataType) -> bool:
-    """Return whether values of a type can be compared with one another and with literals."""
-    return not any(refused(plain_type(kind)) for refused in _NOT_COMPARED)
-
-
-def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Array:
-    """Return a column in its plain type. Raises ConfigurationError if it is missing or can't be compared."""
-    check_comparable(batch.schema, name, construct)
-    return as_plain(batch.column(name))
-
-
-def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataType:
-    """Return the plain type of a column. Raises ConfigurationError if it is missing or can't be compared."""
-    field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
-    return plain_type(field.type)
-
-
-def as_plain(column: pa.Array) -> pa.Array:
-    """Cast a column to its plain type, such as the values of a dictionary. Also convert -0.0 to 0.0: the two are equal
-    but have different hashes.
-    """
-    if isinstance(column, pa.ExtensionArray):
-        return as_plain(column.storage)
-    if pa.types.is_run_end_encoded(column.type):
-        return as_plain(pc.run_end_decode(column))
-    if pa.types.is_dictionary(column.type):
-        return as_plain(column.dictionary_decode())
-    column = column.cast(plain_type(column.type))
-    return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:

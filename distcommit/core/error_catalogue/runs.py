@@ -59,6 +59,18 @@ ENTRIES = (
         command="run JOB.yaml",
     ),
     ErrorEntry(
+        id="SQL_ENGINE_FAILED",
+        error="TransientError",
+        title="The SQL engine of a converter failed",
+        cause="DuckDB, which evaluates SQL inside the task, ran out of memory, was interrupted or has a fault.",
+        impact=DATASET_WAITS,
+        action=(
+            "Run again. If memory ran out, give the executors more by `spark.executor.memoryOverhead`, or simplify the "
+            "SQL of the converter that the message names."
+        ),
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
         id="OUTCOME_UNKNOWN",
         error="OutcomeUnknownError",
         title="It is unknown whether a write took effect",
@@ -112,6 +124,19 @@ ENTRIES = (
         action=(
             "Run again. If the process dies again, read its log, and raise spark.driver.memory, spark.executor.memory "
             "or spark.executor.memoryOverhead in spark.conf."
+        ),
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="EXECUTORS_UNAVAILABLE",
+        error="TransientError",
+        title="No executor of Spark starts",
+        cause="The cluster has too few free cores or memory for an executor, or executors end at once.",
+        impact="The run ends before it reads or commits anything.",
+        action=(
+            "Look up the application in the cluster's web interface. Free resources, ask for less by "
+            "`spark.executor.memory` and `spark.executor.cores`, or correct what the executors' logs name. Then run "
+            "again."
         ),
         command="run JOB.yaml",
     ),

@@ -235,6 +235,17 @@ ENTRIES = (
         ),
     ),
     ErrorEntry(
+        id="STORE_NOT_VISIBLE",
+        error="ConfigurationError",
+        title="An executor does not see the store",
+        cause="The path of the store leads to another folder on that machine than on the driver's.",
+        impact="Other executors repeat the tasks of that machine. If none sees the store, the run ends.",
+        action=(
+            "Mount the folders of `paths` on each machine under the same path, or use URLs of a shared file system,"
+            " such as HDFS or S3."
+        ),
+    ),
+    ErrorEntry(
         id="MICRO_BATCH_INVALID",
         error="ConfigurationError",
         title="The micro-batch cannot be ingested",

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
-from distcommit.core.interfaces.write_target import Target
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.task_properties import RecordsProperties
 from distcommit.core.work_units import MAIN_BRANCH, SkippedRange, StagedFile

@@ -13,7 +13,7 @@ from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
-from distcommit.core.interfaces.write_target import Target
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
@@ -377,7 +377,7 @@ class SourceSettings(Source):
 
     @property
     def rejection_check(self) -> Converter | None:
-        """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
+        """Return the converter that rejects unreadable records before all other constructs; None if none can occur."""
         return None
 
     @property

@@ -62,7 +62,7 @@ class DeferredCounts(Struct, frozen=True):
 
 
 def deferred(dataset: str, cause: str, records: int, *, is_minimum: bool) -> DeferredCounts:
-    """Return the counts that contain one dataset alone."""
+    """Return the counts of one dataset. `is_minimum`: there may be more than `records`."""
     return DeferredCounts((DeferredCause(cause, 1, records, is_minimum, {dataset: records}),))
 
 

@@ -38,7 +38,7 @@ def repeated(names: Sequence[str]) -> Iterator[SettingError]:
 
 
 def urn_errors(name: str, *at: str | int) -> Iterator[SettingError]:
-    """Yield an error if the name cannot be a dataset URN. `at` has the keys of the setting."""
+    """Yield an error if the name cannot be a dataset URN, otherwise nothing. `at` has the keys of the setting."""
     try:
         check_urn(name)
     except ConfigurationError:

@@ -41,6 +41,10 @@ def build_execution(
 
     A sequence waits if another member of its group is not in `loaded`, because that member is quarantined, is being
     abandoned, or cannot be read.
+
+    Args:
+        loaded: the steps of the sequences to execute.
+        verify_first: see `execute_sequences`.
     """
     groups_by_sequence = _groups_by_sequence(groups, fold)
     missing_member = {complete: name for name, complete in groups_by_sequence.items() if name not in loaded}

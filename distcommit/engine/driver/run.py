@@ -1,4 +1,6 @@
-"""One run of a job in the driver: fence, recover, plan, ingest, drain, and add up counts."""
+"""One run of a job in the driver, after `stores.logs.fencing.begin_run` fenced its epoch: recover, plan, ingest, drain,
+and add up counts.
+"""
 
 from __future__ import annotations
 

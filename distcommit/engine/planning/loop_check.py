@@ -34,8 +34,8 @@ class LoopCheck:
     def check(
         self, planned: DatasetPlan | DatasetProblem | SkippedDataset
     ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-        """Return the plan, or a problem if the dataset's sink writes to its own source. Return problems and skips as
-        given.
+        """Return the plan as given, or a problem if the dataset's sink writes to its own source. Also return the
+        problem if the comparison fails. Problems and skipped datasets are returned as given.
         """
         if not isinstance(planned, DatasetPlan):
             return planned

@@ -29,6 +29,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.node_failures import hand_back
+from distcommit.engine.planning.freshness_lags import known_lags, note_datasets_behind
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan, checked_deferral
 from distcommit.engine.planning.read_priority import with_priorities
@@ -247,9 +248,10 @@ def _set_priorities(
     tally: Tally,
 ) -> None:
     if settings.freshness:
-        prioritized = iter(
-            with_priorities(settings, [plan for listed in plans.values() for plan in listed], states, tally)
-        )
+        planned = [plan for listed in plans.values() for plan in listed]
+        lags = known_lags(settings, planned, states)
+        note_datasets_behind(settings.freshness, planned, lags, tally)
+        prioritized = iter(with_priorities(settings.freshness, planned, lags))
         plans |= {bucket: list(islice(prioritized, len(listed))) for bucket, listed in plans.items()}
 
 

@@ -230,7 +230,9 @@ class _IngestTask:
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
-        """Read a work unit. Return the failed state if the attempt could not begin."""
+        """Read a work unit, and return its attempt, also if reading failed. If the attempt could not begin, because its
+        staging folder, note or marker could not be written, return the failed task state instead.
+        """
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         identity = _new_attempt(settings, unit, self._task, self._tasks)

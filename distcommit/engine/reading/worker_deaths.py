@@ -94,17 +94,21 @@ class TaskNotes:
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
         """Yield the work unit of a task that reads only one, if a worker has already died while it read this work unit
-        alone.
+        alone. Yield nothing for other tasks.
         """
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
 
     def forget(self, units: Iterable[WorkUnit]) -> None:
-        """Delete the attempt's marker. If the task reads one work unit alone, also delete all markers of `units`.
+        """Delete this attempt's marker. If the task was launched to read one suspect alone (`settings.alone`), also
+        delete the markers that other attempts and earlier runs have left for `units`.
 
-        Pass no work unit that killed a worker, so that its markers stay for the next run. Errors of the file system
-        are only logged.
+        Errors of the file system are only logged.
+
+        Args:
+            units: work units that were read to their end. A work unit that killed a worker must not be among them: its
+                markers must stay for the next run.
         """
         if self._notes is None:
             return

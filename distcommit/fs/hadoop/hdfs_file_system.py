@@ -190,6 +190,6 @@ class HdfsStagedWriter(ChecksummingWriter):
         self._writer.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
-        """Close the file. If the protocol has no file ids, the status has only the size."""
+        """Close the file; `sync` changes nothing. If the protocol has no file ids, the status has only the size."""
         self._writer.close()
         return self._calls.status(self._path) if self._calls.has_file_ids else FileStatus(self.size_bytes, 0, 0)

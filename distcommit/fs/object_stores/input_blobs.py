@@ -24,7 +24,9 @@ class InputBlobs:
         self._requests = BlobRequests(url)
 
     def ls(self, folder: str, *, detail: bool) -> list[dict[str, Any]]:
-        """Return the files and folders in a folder. Raises FileNotFoundError if there are none."""
+        """Return the files and folders in a folder, with details even without `detail`. Raises FileNotFoundError if
+        there are none.
+        """
         folders, files = self._requests.list_details(folder_key_of(folder))
         if not folders and not files:
             raise FileNotFoundError(folder)

@@ -98,7 +98,9 @@ class Router:
 
 
 def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the extractor's rows: true if the pieces contain a record that came from the row."""
+    """Return a mask of the extractor's rows: true if the pieces contain a record that came from the row, otherwise
+    false.
+    """
     mask = np.zeros(rows, bool)
     for traced in batches:
         mask[traced.origin_rows()] = True

@@ -18,7 +18,7 @@ class SupersededRecords:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
 
     def add(self, footer: Footer, *, is_expired: bool) -> None:
-        """Add the offsets in a file's footer."""
+        """Add the offsets in a file's footer. `is_expired`: the file is expired and not replaced."""
         offsets, holes = parsed(footer.offsets), parsed(footer.holes)
         branches = [footer.branch] if footer.branch else footer.branches
         key = footer.incarnation, footer.branches, is_expired

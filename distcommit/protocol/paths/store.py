@@ -154,7 +154,7 @@ def snapshot_delta_epoch(name: str) -> int | None:
 
 
 def record_name(epoch: int, subject: str = "") -> str:
-    """Return the file name of a run's record, or of another file of the run if `subject` names one."""
+    """Return the file name of a run's record or, with a `subject`, of another file of the run."""
     return f"{epoch_name(epoch)}{f'-{subject}' if subject else ''}.json"
 
 

@@ -13,11 +13,11 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.sinks.databases.sql_committer import SqlCommitter, placeholders
+from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter, placeholders
 from distcommit.sinks.databases.table_committer import Key
 
 
-class ProofCommitter(SqlCommitter):
+class ProofCommitter(LedgerTableCommitter):
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         """Insert the proof of an attempt: a row whose id is `proof`. Return False if `bar` has inserted a row with this

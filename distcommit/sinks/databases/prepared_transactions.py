@@ -89,8 +89,9 @@ class TwoPhaseCommitter(ProofCommitter):
 
     @abstractmethod
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
-        """Commit or roll back a prepared transaction durably, on the second connection. Return False if it does not
-        exist."""
+        """Roll back a prepared transaction or, with `commit`, commit it, durably, on the second connection. Return
+        whether it existed.
+        """
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:

@@ -244,7 +244,9 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns to add to a table. Raises RefusedError if none may be added, or names differ only by case."""
+    """Return the columns to add to a table. Raises RefusedError if columns are missing without `add_columns`, or if
+    names differ only by case.
+    """
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
     same = [field.name for field in missing if field.name.lower() in by_lower_name]

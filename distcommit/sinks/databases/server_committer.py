@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.sinks.databases.connection_pool import Lease
+from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
-from distcommit.sinks.databases.sql_committer import SqlCommitter
 
 
-class ServerCommitter(SqlCommitter):
+class ServerCommitter(LedgerTableCommitter):
     """Committer on a leased connection. A second one, for statements outside of its transaction, is leased on demand.
 
     Attributes:

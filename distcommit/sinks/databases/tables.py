@@ -22,8 +22,8 @@ class Table(Protocol):
         """A number that changes when the table is recreated, as far as the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError if
-        not."""
+        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns.
+        Raises RefusedError if the table does not take them."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""

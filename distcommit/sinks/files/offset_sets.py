@@ -276,9 +276,9 @@ def _no_origin(provenance: Provenance, actual: str) -> SourceError:
 
 def _corrupt(actual: str) -> CorruptError:
     return CorruptError(
-        "offset sets can't be read",
+        "a list of published offsets can't be read",
         id="PUBLISHED_FILE_CORRUPT",
-        expected="what distcommit wrote",
+        expected="a list as distcommit wrote it into a file's footer or a ledger row",
         found=actual,
-        todo="audit the file's records instead",
+        todo="restore the file or the ledger from a backup; `distcommit audit` names what is unreadable",
     )

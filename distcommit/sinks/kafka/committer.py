@@ -73,7 +73,13 @@ class _TooLargeError(Exception):
 
 
 class KafkaCommitter(SinkCommitter):
-    """Committer that puts all requests of a transactional id into one transaction, for up to eight ids at a time."""
+    """Committer that puts all requests of a transactional id into one transaction, for up to eight ids at a time.
+
+    Args:
+        target: the brokers and their settings.
+        topic: the sink's setting `topic`.
+        create: whether to create missing topics. Otherwise requests for them fail.
+    """
 
     def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
         self._target, self._topic, self._context, self._create = target, topic, context, create

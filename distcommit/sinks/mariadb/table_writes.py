@@ -65,8 +65,9 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags, or raise RefusedError. Raises AlterTableFirst
-        if columns are missing or too narrow, and the table may be altered."""
+        """Check that the table takes rows of this schema and their tags. Raises RefusedError if not. With
+        `add_columns`, raises AlterTableFirst if columns are missing or too narrow.
+        """
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         changes = [f"ADD COLUMN {quoted(column.name)} {column_type(column, ())}" for column in missing]

@@ -123,10 +123,12 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
         yield
         if not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             raise TransientError(
-                "the transaction was not committed",
+                "the database ended a transaction before its COMMIT",
                 id="TARGET_UNAVAILABLE",
-                expected="a transaction",
-                found="none",
+                expected="a transaction that stays open until COMMIT",
+                found="no open transaction; a deadlock or an ALTER TABLE ends one",
+                todo="run again: the ledger shows which commits are done. If it recurs, find the session"
+                " that locks or alters the table",
             )
         execute(connection, "COMMIT")
     except MySQLError as error:

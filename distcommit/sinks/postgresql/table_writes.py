@@ -69,8 +69,10 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags, after adding and widening columns if allowed.
-        Raises RefusedError if not, and ConfigurationError if PostgreSQL has no type for a column to add."""
+        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns
+        and widen others. Raises RefusedError if the table does not take them, and ConfigurationError if PostgreSQL has
+        no type for a column to add.
+        """
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
-from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, Key
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS {ledger} (
 _NAMED = "INSERT OR IGNORE INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '', '', %s)"
 
 
-class SqliteCommitter(SqlCommitter):
+class SqliteCommitter(LedgerTableCommitter):
     driver_error: ClassVar = sqlite3.Error
     now: ClassVar = "CURRENT_TIMESTAMP"
 

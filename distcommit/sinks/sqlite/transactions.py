@@ -51,10 +51,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         if not connection.in_transaction:
             raise TransientError(
-                "the transaction was not committed",
+                "the database ended a transaction before its COMMIT",
                 id="TARGET_UNAVAILABLE",
-                expected="a transaction",
-                found="none",
+                expected="a transaction that stays open until COMMIT",
+                found="no open transaction; a full disk, an I/O error or too little memory ends one",
+                todo="repair the disk that the database is on, then run again: the ledger shows which commits are done",
             )
         connection.execute("COMMIT")
     except BaseException:

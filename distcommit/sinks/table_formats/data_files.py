@@ -35,8 +35,14 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the locations of an attempt's data files from its commit infos and from this sink's notes, with the notes'
-    further lines."""
+    """Return the data files of an aborted attempt, from its commit infos and from this sink's notes.
+
+    Incomplete notes and those of other sinks are skipped, and so are files whose names are not the attempt's.
+
+    Returns:
+        By location, the further lines of the file's note (see `leave_note`); none for a file that only a commit info
+        names.
+    """
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
     entries = fs.list_folder(folder)

@@ -65,8 +65,9 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Return FailedForGood if data files were written for another table of this name. `requested` are the ids of the
-    tables that they were written for, `actual` is that of the present one."""
+    """Return FailedForGood if data files were written for another table of this name, otherwise None. `requested` are
+    the ids of the tables that they were written for, `actual` is that of the present one.
+    """
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -77,7 +78,12 @@ def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
     """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
-    of it. `has_rows` returns whether the table has rows; it may be slow."""
+    of it; otherwise None.
+
+    Args:
+        has_ledger: whether the table has a ledger of the store.
+        has_rows: returns whether the table has rows; it may be slow.
+    """
     if row is not None or not request.bases or 0 in request.bases:
         return None
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"

@@ -241,17 +241,24 @@ class FilesExtraction(Extraction):
         planned = InputFile(file.size_bytes, file.mtime_ns, file.etag)
         if now != planned:
             subject = "a file has gone since it was listed" if now is None else "a file was changed while it was read"
-            raise self._failed(file, subject, str(now), str(planned))
+            todo = "run again; leave a file as it is until a run has read it (rename complete files into place)"
+            raise self._failed(file, subject, _described(now), _described(planned), todo)
 
-    def _failed(self, file: ListedFile, subject: str, actual: str, expected: str = "") -> SourceError:
+    def _failed(self, file: ListedFile, subject: str, actual: str, expected: str = "", todo: str = "") -> SourceError:
         return SourceError(
             subject,
             id="SOURCE_FILE_UNREADABLE",
             file=self._name_of(file),
             expected=expected or f"{self._extractor.format}, whole",
             found=actual,
-            todo="repair or remove the file, then run again; files must arrive whole (renamed into place)",
+            todo=todo or "repair or remove the file, then run again; files must arrive whole (renamed into place)",
         )
+
+
+def _described(file: InputFile | None) -> str:
+    if file is None:
+        return "no file"
+    return f"{file.size_bytes} bytes, changed at {file.mtime_ns} ns" + (f", etag {file.etag}" if file.etag else "")
 
 
 def _check_names(names: Sequence[str]) -> None:

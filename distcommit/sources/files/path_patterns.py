@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import ConfigurationError, SourceError, error_text
-from distcommit.core.interfaces.write_target import is_within
 from distcommit.core.support.settings_model import UNSET_VARIABLE, SettingError
 from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 
@@ -66,9 +65,9 @@ class PathPattern:
     def may_match_in(self, folder: str, least: int = 1) -> bool:
         """Return whether the pattern may match files that are at least `least` levels below a folder."""
         own = self.folder if "://" in self.folder else os.path.realpath(self.folder)
-        if is_within(own, folder):
+        if _is_within(own, folder):
             return True
-        if not is_within(folder, own):
+        if not _is_within(folder, own):
             return False
         names = [name for name in folder[len(own) :].split("/") if name]
         return _may_lead_to(self.parts, names, least)
@@ -213,3 +212,8 @@ def _unlistable(path: str, actual: str) -> SourceError:
         found=actual,
         todo="create it, or correct source.paths",
     )
+
+
+def _is_within(folder: str, other: str) -> bool:
+    """Return whether a folder equals another one or is inside it."""
+    return (folder.rstrip("/") + "/").startswith(other.rstrip("/") + "/")

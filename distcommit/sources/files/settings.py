@@ -17,8 +17,8 @@ from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceState
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
-from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json

@@ -37,7 +37,8 @@ def topic_ids(
 
 
 def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic id of each dataset. Datasets with an unknown id are absent, and all if no broker responds.
+    """Return the topic id of each dataset. Datasets with an unknown id are absent. If no broker responds, the result is
+    empty.
 
     Args:
         topics: the topic by dataset.

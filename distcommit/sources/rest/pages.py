@@ -167,10 +167,13 @@ class Pages:
 
 
 class RepeatDetector:
-    """Detector of records that the server already returned in an earlier page. If values are unique, it drops them.
-    Otherwise they are errors.
+    """Detector of records that the server already returned in an earlier page.
 
     Records arrive in ascending order, so that only records with the newest value can repeat.
+
+    Args:
+        is_unique: whether the watermark values of records are unique. If so, repeated records are dropped. Otherwise
+            they are errors.
     """
 
     def __init__(self, dataset: str, *, is_unique: bool) -> None:

@@ -159,8 +159,13 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the required number of records: `step` if a page of offsets before the last has another number, unless
-        `until` is `total`, and `size` if a page has more.
+        """Return the number of records that the page must have, if it has another number; None if the number is right.
+
+        A page of offsets that is not the last must have `step` records, unless `until` is `total`. Each page must have
+        at most `size` records.
+
+        Args:
+            is_last: whether this is the last page.
         """
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
@@ -168,7 +173,9 @@ class PageNumberPaging(_Paging):
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`, or for the page that reaches the total, the remaining number of records."""
+        """Return `size`, or for the page that reaches the total, the remaining number of records. None if the total or
+        the size is unknown.
+        """
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)

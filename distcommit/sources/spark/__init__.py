@@ -1,5 +1,5 @@
-"""Source of datasets that a reader of Spark reads. The driver's Spark session stages their rows, and the run reads the
-staged files.
+"""Source of datasets that one of Spark's data source readers reads. The driver's Spark session stages their rows, and
+the run reads the staged files.
 
 Must not import Spark: `distcommit.spark.staged_frames` reads. Start reading at `settings`, then `frames`.
 """

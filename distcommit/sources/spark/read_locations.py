@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
-from distcommit.core.interfaces.write_target import Target, broker_addresses, database_address
+from distcommit.core.interfaces.target_identity import Target
+from distcommit.core.support.system_addresses import broker_addresses, database_address
 
 _WILD = re.compile(r"[*?\[{]")
 _ALTERNATIVES = re.compile(r"\{[^/{}]*\}|\{.*")

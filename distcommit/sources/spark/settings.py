@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Extractor, Planned, SourceState
-from distcommit.core.interfaces.write_target import Target
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.setting_checks import urn_errors
 from distcommit.core.support.settings_model import SettingError, raise_all, rule

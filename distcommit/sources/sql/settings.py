@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Planned, SourceState, stored_incarnations
-from distcommit.core.interfaces.write_target import Target
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command

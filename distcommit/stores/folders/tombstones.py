@@ -96,7 +96,8 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         files: the superseded files.
         publish: how a replacement replaces; "append" if this is not a replacement.
         published: in a replacement, paths below the output root of the sequence's other files.
-        replaced: input records whose files this replacement and the previous ones have superseded.
+        replaced: the input records whose files this replacement and the previous ones have superseded: one entry for
+            each incarnation and set of branches. Empty if this is not a replacement.
     """
 
     version: int

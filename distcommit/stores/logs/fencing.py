@@ -15,7 +15,7 @@ from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner, claim,
 from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.folders.run_markers import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.log_generation import require_current_generation
+from distcommit.stores.logs.generation_checks import require_current_generation
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog, checkpoint_every
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence
-from distcommit.stores.logs.log_generation import require_current_generation, require_not_moved
+from distcommit.stores.logs.generation_checks import require_current_generation, require_not_moved
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 

@@ -27,8 +27,8 @@ from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.run_markers import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import end_run, fence_job, require_fence, require_newest
+from distcommit.stores.logs.generation_checks import require_current_generation
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended, require_intact, require_published
-from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.logs.segment_format import Segment
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.state.job_store import JobStore

@@ -16,7 +16,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import classify_failures
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.logs.log_generation import require_not_moved
+from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -33,8 +33,8 @@ from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
-from distcommit.stores.logs.log_generation import require_not_moved
 from distcommit.stores.operator.in_doubt_transactions import InDoubt
 from distcommit.stores.state.job_store import JobStore
 
@@ -84,7 +84,8 @@ def release(
 def retry_all(store: JobStore, user: str) -> RetryResult:
     """Let the next run replay every quarantined dataset with a full number of attempts, and read every stopped one.
 
-    Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
+    Datasets of unreadable buckets are left out; the result names the buckets. Datasets that are being abandoned stay as
+    they are. Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
     """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:

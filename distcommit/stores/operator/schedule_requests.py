@@ -52,8 +52,8 @@ class ScheduleRequests:
 
 
 def read_requests(fs: FileSystem, store_root: str) -> ScheduleRequests:
-    """Return the requests in the store: whether the job is paused, and which runs are requested. Costs one listing, and
-    one read if the job is paused.
+    """Return the requests in the store: whether the job is paused, and which runs are requested. Costs one listing. If
+    the job is paused, it also costs one read.
 
     An unreadable pause counts as a pause by an unknown user.
     """

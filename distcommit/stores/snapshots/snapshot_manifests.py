@@ -20,7 +20,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreErro
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, SnapshotName
 from distcommit.core.records.job_log_records import CutPhase
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,
@@ -106,11 +106,11 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
         return None
     if root.name != name:
         raise CorruptError(
-            "the manifest of a snapshot is another one",
+            "a file has the manifest of another snapshot",
             id="SNAPSHOT_CORRUPT",
             path=path,
-            expected=str(name),
-            found=str(root.name),
+            expected=f"epoch {name[0]}, phase {name[1]}, as in the file's name",
+            found=f"epoch {root.name[0]}, phase {root.name[1]}",
         )
     return root
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem, ProbedFileSystem
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.paths.temporary_and_probes import is_store_probe, store_probe_name
 from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 

@@ -144,7 +144,9 @@ class JobLock:
 
 
 def _renewal(holder: LockRecord, clock: Clock) -> str:
-    """Return the age of a holder's lease. Works if the holder's clock is ahead of this machine's."""
+    """Describe when a holder last renewed its lease, for messages: `lease renewed 12 s ago`, or by how much its clock
+    is ahead of this machine's.
+    """
     seconds = (clock.now_ms() - holder.renewed_ms) / 1000
     if seconds < 0:
         return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"

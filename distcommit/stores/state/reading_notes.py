@@ -76,7 +76,11 @@ class ReadingNotes:
         self._writer, self._number = uuid.uuid4().hex, 0
 
     def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
-        """Write the marker of a work unit, in place of the marker of the previous work unit.
+        """Write the marker of a work unit. Then delete the marker that this writer wrote before.
+
+        Args:
+            alone: whether the task reads only this work unit, because a worker had died while reading it.
+            died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
 
         Raises:
             OSError: if the marker cannot be written. The caller must not read the work unit then.

@@ -44,13 +44,17 @@ class FileSystemUnderTest(ABC):
         return self.open_file_system(tmp_path)
 
     def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True, target: str = "") -> FileStatus:
-        """Write a new file and return its status. With `target`, it can be renamed to that path."""
+        """Write a new file and return its status. With `sync`, the file is durable. With `target`, it can be renamed to
+        that path.
+        """
         writer = fs.create(path, target)
         writer.write(data)
         return self.closed_status(fs, path, writer.close_file(sync=sync))
 
     def closed_status(self, fs: FileSystem, path: str, closed: FileStatus) -> FileStatus:
-        """Return the status of a closed file, which must be the one that closing returned if files have ids."""
+        """Return the status of a closed file. If files have ids, it must be the status that closing returned; otherwise
+        only the sizes must be equal.
+        """
         status = fs.status(path)
         assert status is not None
         assert (status.size_bytes, status.file_id, status.is_folder) == (closed.size_bytes, closed.file_id, False)

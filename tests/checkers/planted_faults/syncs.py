@@ -61,7 +61,7 @@ SYNCS = (
         "store-unsynced-beside-output",
         "of a job on two file systems only staging and output are synced",
         (
-            "fs.two_file_systems",
+            "fs.separate_store",
             "TwoFileSystems.sync",
             "if of_part:\n    part.sync(of_part, root)",
             "if of_part and part is self._of_data:\n    part.sync(of_part, root)",

@@ -18,7 +18,7 @@ from distcommit.engine.driver.run import new_run_id, run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.logs.log_generation import require_current_generation
+from distcommit.stores.logs.generation_checks import require_current_generation
 from distcommit.stores.logs.rebucket_logs import Move, Rebucketed, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore

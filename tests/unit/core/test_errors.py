@@ -86,7 +86,7 @@ def test_truncated_text_keeps_its_remedy_whole(limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [150, 300, 2000])
-def test_truncated_text_keeps_the_id_and_beginning_of_the_quoted_error(limit: int) -> None:
+def test_truncated_text_keeps_the_beginning_of_the_actual_state(limit: int) -> None:
     outer, inner = errors.SinkUnavailableError("x" * 3000), errors.LostError("its rows are gone", found="y" * 3000)
     text = str(errors.SourceUnavailableError("z" * 3000, found=str(outer), todo="repair it"))
     text = text.replace("x" * 3000, str(inner))

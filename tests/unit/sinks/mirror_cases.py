@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, releasing
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
-from distcommit.sinks.databases.sql_committer import SqlCommitter
+from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
 from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 from tests.unit.sinks.databases.commit_steps import refused
 from tests.unit.sinks.databases.table_sink_cases import TableTarget
@@ -250,7 +250,7 @@ class MirrorCases:
             raise _KilledError
 
         with releasing(sink.open_committer(target.context)) as committer:
-            assert isinstance(committer, SqlCommitter)
+            assert isinstance(committer, LedgerTableCommitter)
             committer.record = kill  # type: ignore[method-assign]
             with pytest.raises(_KilledError):
                 committer.commit([request])

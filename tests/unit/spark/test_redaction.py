@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from distcommit.core.redaction import redact
+from distcommit.spark import task_launch
 from distcommit.spark.failed_jobs import failure_text
 from distcommit.spark.session import redaction_pattern
 from distcommit.spark.task_launch import PartitionCall, TaskError
@@ -20,6 +21,11 @@ def refuse(settings: Any, partition: int) -> Any:
         raise ConnectionError(f"the server refused {settings}")
     except ConnectionError as error:
         raise ValueError(f"login of {partition} with {settings} was refused") from error
+
+
+@pytest.fixture(autouse=True)
+def _settings_are_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_launch, "require_visible_store", lambda settings: None)
 
 
 def test_task_error_that_quotes_a_secret_reaches_spark_without_it() -> None:

@@ -30,7 +30,7 @@ class AuditedFile:
 
 
 def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:
-    """Return the content of a file, with all records if `deep`. Return the reason if it is damaged or foreign."""
+    """Return the content of a file, or the reason if it is damaged or foreign. With `deep`, all records are read."""
     reason = ""
     try:
         footer = read_footer(fs, path)

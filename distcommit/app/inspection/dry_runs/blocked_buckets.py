@@ -13,8 +13,8 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.dry_run_file_system import DryRunDeletes
 from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.logs.fencing import require_newest
+from distcommit.stores.logs.generation_checks import require_current_generation
 from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published
-from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 

@@ -64,13 +64,13 @@ def plan_release(
     closed: Mapping[str, str] = {},
     bucket_of: Callable[[str], int] = lambda _: -1,
 ) -> ReleasePlan:
-    """Return the effects of a release on the stored states and commit steps.
+    """Return the effect of a release on each selected dataset, or why it would be refused. Changes nothing.
 
     Args:
-        dataset: dataset to release. With None, retry and accept release all waiting datasets; abandon and restart only
-            those whose state needs it.
-        closed: reasons by the names of logs that reject operator actions, from `closed_buckets`.
-        bucket_of: returns the bucket of a dataset.
+        dataset: the dataset to release. With None, each waiting dataset is selected. Of these, abandon and restart
+            change only those whose reason or state calls for it.
+        closed: why logs reject operator actions, by the log's name (`bucket 3`); from `closed_buckets`.
+        bucket_of: returns the bucket of a dataset; needed with `closed`.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}
     selected = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from distcommit.app.inspection.problems import dataset_problems, job_problems
+from distcommit.app.inspection.problems import dataset_problem_kinds, job_problem_kinds
 from distcommit.app.inspection.problems.problem_kind import ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import GROUPS
 
 PROBLEMS: Mapping[str, ProblemKind] = {
     kind.id: kind
-    for module in (job_problems, dataset_problems)
+    for module in (job_problem_kinds, dataset_problem_kinds)
     for kind in vars(module).values()
     if isinstance(kind, ProblemKind)
 }

@@ -17,7 +17,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.logs.fencing import is_other_staging, newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore

@@ -16,8 +16,8 @@ from distcommit.app.inspection.job_status import (
     StatusResult,
     waiting,
 )
-from distcommit.app.inspection.problems import dataset_problems as of_dataset
-from distcommit.app.inspection.problems import job_problems as of_job
+from distcommit.app.inspection.problems import dataset_problem_kinds as of_dataset
+from distcommit.app.inspection.problems import job_problem_kinds as of_job
 from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.problems.problem_kind import Problem, ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import Command

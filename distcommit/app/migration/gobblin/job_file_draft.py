@@ -126,7 +126,7 @@ class JobFileDraft:
         return holder
 
     def skip(self, of: Property | None, reason: str) -> None:
-        """Record that the property has no setting."""
+        """Record that no setting corresponds to the property, and why. Do nothing for None."""
         if of is not None:
             self.skipped.append(UntranslatedProperty(of.name, of.location, reason))
 

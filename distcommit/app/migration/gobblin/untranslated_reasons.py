@@ -62,6 +62,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
         r"converter\.avro\.(date|timestamp|time)\.format",
         f"{_NOT_NEEDED} for columns with types; else the converter `parse`",
     ),
+    (r"converter\.sample\..*", "no converter samples: write one in Python, conf/docs/guides/custom-parts.md"),
     (r"converter\..*", "converters of the job file: conf/docs/guides/transforms.md"),
     (r"serde\..*", f"{_NOT_NEEDED}: sink.format chooses what is written"),
     (r"fork\.record\.queue\..*", f"{_NOT_NEEDED}: a task sends batches to its branches without a queue"),

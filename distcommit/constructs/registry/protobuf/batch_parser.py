@@ -105,8 +105,10 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages, with None for each message that must be parsed alone; None if all
-        of them must be.
+        """Return the canonical encodings of messages, with None for each message that must be parsed alone.
+
+        Return None if the envelope cannot be used for these messages together, for instance because one is damaged. The
+        caller then tries fewer messages at once.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None

@@ -12,7 +12,7 @@ from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.two_file_systems import file_system_at
+from distcommit.fs.separate_store import file_system_at
 
 
 @pytest.mark.parametrize(

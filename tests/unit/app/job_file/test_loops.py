@@ -12,9 +12,10 @@ from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
-from distcommit.core.interfaces.write_target import Target, broker_addresses, database_address
+from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
+from distcommit.core.support.system_addresses import broker_addresses, database_address
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.planning.loop_check import LoopCheck

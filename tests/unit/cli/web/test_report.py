@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.inspection.problems.job_problems import RUN_FAILED
+from distcommit.app.inspection.problems.job_problem_kinds import RUN_FAILED
 from distcommit.app.inspection.report_data.run_report import MOST_DATASETS
 from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page, spans_path

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.inspection.problems.job_problems import RUN_DIED
+from distcommit.app.inspection.problems.job_problem_kinds import RUN_DIED
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
 from distcommit.cli.web.job_summaries import JobState, ServedJobs

@@ -28,7 +28,7 @@ from distcommit.core.interfaces.sink import Origin
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.databases.connection_pool import close_idle_connections
-from distcommit.sinks.databases.sql_committer import SqlCommitter
+from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.databases.commit_steps import Committing, numbers, refused
@@ -117,7 +117,7 @@ class ServerTarget(TableTarget):
     def session(self, sink: TableSink, *statements: str) -> tuple[Any, Any]:
         """Execute statements by a committer, and release it. Return its session's id and the last result."""
         with releasing(sink.open_committer(self.context)) as committer:
-            assert isinstance(committer, SqlCommitter)
+            assert isinstance(committer, LedgerTableCommitter)
             results = [committer.execute(statement) for statement in (f"SELECT {self.session_id}", *statements)]
             return results[0].fetchone(), results[-1].fetchone()
 
@@ -439,7 +439,7 @@ class ServerTableSinkCases(TableSinkCases):
         target.sql("CREATE TABLE a (n bigint CHECK (n < 2))", "CREATE TABLE b (n bigint)")
         sink = target.sink()
         with releasing(sink.open_committer(target.context)) as committer:
-            assert isinstance(committer, SqlCommitter)
+            assert isinstance(committer, LedgerTableCommitter)
             committer.execute("BEGIN")
             committer.execute(f"INSERT INTO {target.schema_prefix}b VALUES (1)")
         assert target.commit(sink, target.prepare(sink, "b", 1, numbers(2))) == [Committed()]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from distcommit.app.inspection.problems import dataset_problems, job_problems
+from distcommit.app.inspection.problems import dataset_problem_kinds, job_problem_kinds
 from distcommit.app.inspection.problems.catalogue import PROBLEMS, problems_page
 from distcommit.app.inspection.problems.problem_kind import Problem, ProblemKind
 from distcommit.cli.main import commands_by_name
@@ -28,7 +28,7 @@ def test_page_of_problems_is_up_to_date() -> None:
 @pytest.mark.parametrize("kind", PROBLEMS.values(), ids=PROBLEMS)
 def test_entry_has_a_stable_id_cause_impact_action_and_command(kind: ProblemKind) -> None:
     assert re.fullmatch("[A-Z]+(_[A-Z]+)+", kind.id)
-    assert kind is getattr(job_problems, kind.id, None) or kind is getattr(dataset_problems, kind.id, None)
+    assert kind is getattr(job_problem_kinds, kind.id, None) or kind is getattr(dataset_problem_kinds, kind.id, None)
     assert len(kind.title.split()) <= 8
     assert kind.title[-1].isalpha()
     assert all(text.endswith(".") for text in (kind.cause, kind.impact, kind.action))
@@ -41,7 +41,7 @@ def test_entry_has_a_stable_id_cause_impact_action_and_command(kind: ProblemKind
 
 
 def quarantined(reason: str, dataset: str = "x") -> Problem:
-    kind = dataset_problems.DATASET_QUARANTINED
+    kind = dataset_problem_kinds.DATASET_QUARANTINED
     return kind.report(command, reason=reason, names=f"{dataset} is", dataset=dataset, way="retry")
 
 
@@ -55,7 +55,7 @@ def test_remedy_of_a_long_reason_is_the_whole_action_and_is_printed_once() -> No
 
 def test_reason_without_a_remedy_gets_the_action_of_its_entry() -> None:
     problem = quarantined("a file is gone")
-    assert problem.action == dataset_problems.DATASET_QUARANTINED.action
+    assert problem.action == dataset_problem_kinds.DATASET_QUARANTINED.action
     assert problem.finding.endswith("quarantined: a file is gone")
 
 

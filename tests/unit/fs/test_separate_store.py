@@ -1,4 +1,4 @@
-"""A store on another file system than staging and output: what either must be able to do, and what stays apart."""
+"""Jobs whose store is on another file system than staging and output: requirements on both, and calls across them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.app.checks.folder_check import check_folder
 from distcommit.core.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.two_file_systems import TwoFileSystems, file_system_at
+from distcommit.fs.separate_store import TwoFileSystems, file_system_at
 from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

@@ -37,7 +37,7 @@ class _UndoneError(Exception):
     """Rolls back the transaction of a probe."""
 
 
-class SqlCommitter(RowLoadingCommitter):
+class LedgerTableCommitter(RowLoadingCommitter):
     """Commits on one connection. The ledger has one row for each store, dataset and branch, and a row with an empty
     store, which contains the ledger's identity.
 
