@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,17 @@ METADATA: Mapping[str, pa.DataType] = {
 }
 """Types of the columns that a job file can select, by their names without the leading `_`."""
 ENVELOPE = ("op", "before", "after")
-_UNAVAILABLE = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ")
-"""The placeholder of a value that the source's log does not have, as text and in Base64."""
+_UNAVAILABLE = (
+    b"__debezium_unavailable_value",
+    b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ",
+    b"5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
+    b"b68a35a7-17ad-35b3-af2a-ae46edb4545a",
+)
+"""The placeholder of a value that the source's log does not have: as text, in Base64, in hexadecimal, and as a UUID."""
+_LACKS_VALUE = (
+    "lacks a large value that the update did not change (__debezium_unavailable_value). In PostgreSQL, set REPLICA"
+    " IDENTITY FULL for the table"
+)
 _ABSENT = (b"", b"null")
 _BINLOG_NUMBER = re.compile(r"\.(\d{1,10})$")
 _REASONS = {
@@ -100,10 +109,7 @@ def read_events(values: pa.Array) -> Events:
         before, after = bytes(event.before), bytes(event.after)
         reason = _problem(event.op, before not in _ABSENT, after not in _ABSENT)
         if reason is None and event.op != "d" and any(mark in after for mark in _UNAVAILABLE):
-            reason = (
-                "lacks a large value that the update did not change (__debezium_unavailable_value). In PostgreSQL, set"
-                " REPLICA IDENTITY FULL for the table"
-            )
+            reason = _LACKS_VALUE
         if reason is not None:
             events.rejected[row] = reason
         elif event.op is not None:
@@ -121,10 +127,13 @@ def events_of(batch: pa.RecordBatch) -> tuple[Events, pa.Array]:
         batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
         for name in ("source", "transaction")
     )
+    lacking = set(_rows_with_placeholder(after))
     for row, op in enumerate(ops):
         if op is None and not had[row] and not has[row]:
             continue
         reason = _problem(op, had[row], has[row])
+        if reason is None and op != "d" and row in lacking:
+            reason = _LACKS_VALUE
         if reason is not None:
             events.rejected[row] = reason
         else:
@@ -132,6 +141,17 @@ def events_of(batch: pa.RecordBatch) -> tuple[Events, pa.Array]:
     rows = pa.array(events.rows, pa.int64())
     is_delete = pa.array([op == "d" for op, _, _ in events.sources], pa.bool_())
     return events, pc.if_else(is_delete, before.take(rows), after.take(rows))
+
+
+def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
+    """Yield the rows of which a column, or an item of a list, is the placeholder."""
+    for column in images.flatten():
+        is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        values = pc.list_flatten(column) if is_list else column
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+            marks = pa.array(_UNAVAILABLE, pa.binary()).cast(values.type)
+            places = pc.indices_nonzero(pc.is_in(values, marks))
+            yield from (pc.list_parent_indices(column).take(places) if is_list else places).to_pylist()
 
 
 def _problem(op: str | None, has_before: bool, has_after: bool) -> str | None:

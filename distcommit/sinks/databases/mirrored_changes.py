@@ -27,15 +27,17 @@ _ROW = "_distcommit_row"
 
 @dataclass(frozen=True, slots=True)
 class ChangeCheck(RowChecker):
-    """Row checker that rejects changes without a complete key or a known operation.
+    """Row checker that rejects changes without a complete key or a known operation, and deletes without a version.
 
     Attributes:
         keys: the key columns.
         operation: the operation column.
+        version: the version column; empty for none.
     """
 
     keys: tuple[str, ...]
     operation: str
+    version: str
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return whether each change can be applied. Missing columns are left to the check of the schema."""
@@ -46,12 +48,16 @@ class ChangeCheck(RowChecker):
         if self.operation in batch.schema.names and is_operation_type(batch.schema.field(self.operation).type):
             operations = _lowered(batch.column(self.operation))
             passes = pc.and_(passes, pc.is_in(operations, pa.array([*DELETES, *UPSERTS])))
+            if self.version in batch.schema.names:  # a delete without a version would never be newer
+                has_version = batch.column(self.version).is_valid()
+                passes = pc.and_(passes, pc.or_(has_version, pc.invert(pc.is_in(operations, pa.array(DELETES)))))
         return passes
 
     def describe(self) -> str:
         return (
             f"a change with a value in each key column ({', '.join(self.keys)}), and one of {', '.join(UPSERTS)} or"
             f" {', '.join(DELETES)} in {self.operation}"
+            + (f"; a delete also needs a value in {self.version}" if self.version else "")
         )
 
 

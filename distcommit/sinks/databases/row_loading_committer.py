@@ -66,6 +66,7 @@ class RowLoadingCommitter(TableCommitter):
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         settings, table, deleted = self._settings, None, None
+        self._check_operation(request)
         for batches, newer in self._runs(request):
             schema = batches[0].schema
             if settings.mode == "mirror":
@@ -85,6 +86,19 @@ class RowLoadingCommitter(TableCommitter):
                 table.upsert(batches, settings.keys, newer)
             else:
                 table.copy(batches)
+
+    def _check_operation(self, request: CommitRequest) -> None:
+        """Raise RefusedError if the rows were staged as changes and the sink does not apply changes now, or the other
+        way round."""
+        expected = self._settings.operation if self._settings.mode == "mirror" else ""
+        for info in request.infos:
+            staged = info.get("operation", "")
+            if staged != expected:
+                as_staged = f"`mode: mirror` and `operation: {staged}`" if staged else "another mode than mirror"
+                raise RefusedError(
+                    f"the rows were staged with {as_staged}. Nothing was written. Restore the setting, release the"
+                    " dataset with retry, and change the setting after the next run"
+                )
 
     def _deleted_keys(self, request: CommitRequest, table: Table, schema: pa.Schema) -> Table:
         """Return the table of deleted keys, without expired ones; create it if it is missing. Raises RefusedError if

@@ -64,7 +64,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     keys: tuple[str, ...] = ()
     version: str = ""
     operation: str = Field(default="_op", min_length=1)
-    keep_deleted_days: int = Field(default=30, ge=1)
+    keep_deleted_days: int = Field(default=30, ge=1, le=36_500)
     tags: bool = False
     create: bool = True
     evolve: Literal["none", "add_columns"] = "none"
@@ -122,7 +122,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def rejection_check(self) -> RowChecker | None:
-        return ChangeCheck(self.keys, self.operation) if self.mode == "mirror" else None
+        return ChangeCheck(self.keys, self.operation, self.version) if self.mode == "mirror" else None
 
     def shown(self, table: str) -> str:
         return table
@@ -157,6 +157,16 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             raise ConfigurationError(
                 "there is no such column", id="SINK_COLUMN_INVALID", key="keys", column=wrong[0], found=", ".join(names)
             )
+        nested = [key for key in self.keys if self.mode == "mirror" and pa.types.is_nested(schema.field(key).type)]
+        if nested:
+            raise ConfigurationError(
+                "a key column must have simple values",
+                id="SINK_COLUMN_INVALID",
+                key="keys",
+                column=nested[0],
+                found=str(schema.field(nested[0]).type),
+                todo="convert it with the converter `flatten` or `cast`, or name another one",
+            )
         if self.version and not _has_order(schema, self.version):
             raise ConfigurationError(
                 "the version column must be an integer, a decimal, a float or a time",
@@ -186,7 +196,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         ledger, with_order = self.ledger_of(attempt), self.has_order_columns
-        return StagedRows(area, origin, ledger, self.check_schema, with_positions=with_order)
+        operation = self.operation if self.mode == "mirror" else ""
+        return StagedRows(area, origin, ledger, self.check_schema, with_positions=with_order, operation=operation)
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:

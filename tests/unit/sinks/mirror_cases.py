@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, releasing
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
@@ -184,6 +185,29 @@ class MirrorCases:
         ]
         request = target.prepare(sink, "a", 1, null.slice(1, 1), origin=Origin(_PROVENANCE, "one"))
         refused(target.commit(sink, request)[0], "null in a")
+
+    def test_delete_without_a_version_is_rejected_and_an_upsert_is_not(self, target: TableTarget) -> None:
+        changes = [Change("k", "d", None, 1), Change("k", "r", 1, 2), Change("k", "d", None, 3, version=1)]
+        check = self.mirror(target, version="w").rejection_check
+        assert check.check(rows_of(changes)).to_pylist() == [False, True, True]
+        assert self.mirror(target).rejection_check.check(rows_of(changes)).to_pylist() == [True, True, True]
+
+    def test_settings_changed_before_the_commit_refuse_only_its_dataset(self, target: TableTarget) -> None:
+        other = target.sink(mode="upsert", keys=["k"], evolve="add_columns")
+        origin, rows = Origin(_PROVENANCE, "one"), rows_of([Change("k", "d", None, 1)])
+        mirror, renamed = self.mirror(target), self.mirror(target, operation="v")
+        staged = {name: target.prepare(mirror, name, 1, rows, origin=origin) for name in ("a", "b")}
+        upserts = target.prepare(other, "c", 1, rows, origin=origin)
+        for sink in (other, renamed):
+            refused(target.commit(sink, staged["a"])[0], "were staged with `mode: mirror` and `operation: _op`")
+        outcome, good = target.commit(mirror, upserts, staged["b"])
+        refused(outcome, "were staged with another mode than mirror")
+        assert good == Committed()
+
+    def test_key_of_nested_values_is_rejected_before_the_run(self, target: TableTarget) -> None:
+        schema = pa.schema([("k", pa.list_(pa.int64())), ("_op", pa.string())])
+        with pytest.raises(ConfigurationError, match="simple values"):
+            self.mirror(target).check_schema(schema)
 
     def keeps_rows(self, target: TableTarget, *triggers: str) -> None:
         """Check that a trigger that keeps rows from being deleted is detected, unless the row is newer."""

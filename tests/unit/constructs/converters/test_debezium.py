@@ -217,6 +217,24 @@ def test_decoded_events_give_the_same_rows() -> None:
     assert empty.records.num_rows == 0
 
 
+@pytest.mark.parametrize("column", [pa.string(), pa.binary(), pa.list_(pa.string())], ids=str)
+def test_decoded_event_that_lacks_a_large_value_is_rejected(column: pa.DataType) -> None:
+    value: Any = [None, _UNAVAILABLE] if pa.types.is_list(column) else _UNAVAILABLE
+    value = value.encode() if pa.types.is_binary(column) else value
+    row = pa.struct([("id", pa.int64()), ("large", column)])
+    schema = pa.schema([("before", row), ("after", row), ("op", pa.string())])
+    events = [event("u", after={"id": 1}), event("u", after={"id": 2, "large": value}), event("d", {"id": 3})]
+    batch = pa.RecordBatch.from_pylist([{name: e[name] for name in schema.names} for e in events], schema=schema)
+    (result,) = convert_batch(converter(), batch)
+    assert [*result.rejected] == [1]
+    assert result.records.column("id").to_pylist() == [1, 3]
+
+
+@pytest.mark.parametrize("text", [_UNAVAILABLE.encode().hex(), "b68a35a7-17ad-35b3-af2a-ae46edb4545a"])
+def test_placeholder_in_another_form_is_rejected(text: str) -> None:
+    assert [*convert(event("u", after={"id": 1, "name": text}), fields=FIELDS).rejected] == [0]
+
+
 def test_columns_are_known_before_any_record_is_read() -> None:
     added = pa.schema([("_op", pa.string()), ("_position", pa.int64())])
     row = pa.schema([("id", pa.int64()), ("name", pa.string())])
