@@ -49,11 +49,12 @@ _FOLDERS = ("contract", "integration", "benchmarks", "crash", "spec", "stateful"
 """Folders whose files run first if several processes share the tests: the others end with many short files, so that no
 process waits for another at the end."""
 LONGEST = (
-    *("contract/test_iceberg.py", "contract/test_postgresql_sink.py", "contract/test_delta.py"),
-    *("integration/test_table_sink_jobs.py", "integration/test_postgresql_two_phase.py"),
-    *("integration/test_freshness.py", "integration/test_retry_across_runs.py", "integration/test_fixed_settings.py"),
-    *("integration/test_bad_input.py", "integration/test_widened_columns.py"),
-    *("integration/test_unpublishable_datasets.py", "integration/test_read_failures.py"),
+    *("contract/test_postgresql_sink.py", "contract/test_delta.py", "contract/test_iceberg.py"),
+    *("integration/test_postgresql_two_phase.py", "integration/test_table_sink_jobs.py"),
+    *("integration/test_quickstart.py", "integration/test_fixed_settings.py", "integration/test_declared_keys.py"),
+    *("integration/test_retry_across_runs.py", "integration/test_sink_metrics.py", "integration/test_bad_input.py"),
+    *("unit/engine/committing/test_atomic_groups.py", "unit/test_imports_without_spark.py"),
+    *("unit/test_structure.py", "unit/test_documentation_site.py", "unit/test_commands_on_pages.py"),
 )
 """The files that take longest, the first of their folders; the others follow in the order of their names."""
 

@@ -113,6 +113,26 @@ def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, 
     return Postponed(epoch, tuple(unrecorded), outage) if unrecorded else None
 
 
+def change_steps(
+    fold: Fold, epoch: int, executed: Mapping[SequenceName, SealedSequence], changed: Iterable[PostponedSequence]
+) -> Postponed | None:
+    """Record changed steps of pending sequences.
+
+    Args:
+        executed: the sequences with the steps that were executed. If the steps have been changed since, the change is
+            left out.
+        changed: the changed batches; this function sets the number of the change.
+    """
+    next_changes = []
+    for entry in changed:
+        opened, name = fold.state_of(entry.dataset_urn).open, SequenceName(entry.dataset_urn, entry.epoch)
+        if opened is not None and opened.sequence == executed[name]:
+            numbered = replace(entry, change=opened.changes + 1)
+            if valid(Postponed(epoch, (numbered,)), fold):
+                next_changes.append(numbered)
+    return Postponed(epoch, tuple(next_changes)) if next_changes else None
+
+
 def read_failures(
     fold: Fold, epoch: int, failures: Iterable[DatasetReadFailure], *, stop_after: int
 ) -> ReadFailures | None:

@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_setting, reach_after_start
@@ -70,6 +70,8 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case Postponed():
             for unfinished in record.sequences:
                 _update_open(fold, unfinished.dataset_urn, reason=unfinished.reason, outage=record.outage)
+                if unfinished.change:
+                    _change_steps(fold, unfinished)
         case ReadFailures():
             for failure in record.datasets:
                 read_failure = _counted(fold.state_of(failure.dataset_urn).read_failure, record.epoch, failure)
@@ -176,6 +178,12 @@ def _close_as_done(fold: Fold, name: SequenceName) -> None:
         targets={**state.targets, **sequence.targets},
         previous_run=sequence.run or state.previous_run,
     )
+
+
+def _change_steps(fold: Fold, changed: PostponedSequence) -> None:
+    sequence = _open(fold, changed.dataset_urn).sequence
+    steps = tuple(changed.steps.get(index, batch) for index, batch in enumerate(sequence.steps))
+    _update_open(fold, changed.dataset_urn, sequence=replace(sequence, steps=steps), changes=changed.change)
 
 
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:

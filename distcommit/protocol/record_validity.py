@@ -35,7 +35,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import ReadFailures
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sequences import PostponedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
 
@@ -87,8 +87,7 @@ def rejection_reason(record: Record, fold: Fold) -> str:
         case Failed():
             return _not_newest(record.epoch, fold) or _not_open((record.sequence,), fold, (PENDING,))
         case Postponed():
-            names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in record.sequences]
-            return _not_newest(record.epoch, fold) or _not_open(names, fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _postponed_problem(record.sequences, fold)
         case ReadFailures():
             return _not_newest(record.epoch, fold) or _read_failure_problem(record, fold)
         case Dropped():
@@ -123,6 +122,18 @@ def rejection_reason(record: Record, fold: Fold) -> str:
             is_next = fold.under_way is not None and record.generation == fold.under_way.generation
             return _not_newest(record.epoch, fold) or ("" if is_next else "no move to this generation is under way")
     assert_never(record)
+
+
+def _postponed_problem(postponed: tuple[PostponedSequence, ...], fold: Fold) -> str:
+    """Return why these sequences may not be postponed; empty if they may.
+
+    A change of steps must be the next one. So of two changes of the same steps, only the first counts.
+    """
+    for entry in postponed:
+        opened = fold.state_of(entry.dataset_urn).open
+        if opened is not None and entry.change not in (0, opened.changes + 1):
+            return f"change {entry.change} of {entry.dataset_urn}, whose steps have been changed {opened.changes} times"
+    return _not_open([SequenceName(entry.dataset_urn, entry.epoch) for entry in postponed], fold, (PENDING,))
 
 
 def _not_held(record: Dropped, fold: Fold) -> str:

@@ -49,7 +49,7 @@ def _run_task(spark: SparkSession) -> None:
     context = spark.sparkContext
     with suppress(Py4JError, ConnectionError):  # cancelled, or the JVM has died
         context.addJobTag(_TAG)
-        context._jsc.parallelize(context._jvm.java.util.ArrayList([0]), 1).count()
+        context._jsc.parallelize(context._jvm.java.util.ArrayList([0]), 1).count()  # type: ignore[union-attr]
 
 
 def _no_executor(spark: SparkSession, waited_s: float) -> TransientError:

@@ -29,6 +29,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.records.run_counts import FlowCounts, SinkCounter, SinkCounts
+from distcommit.steps.changed_steps import rejected_change
 from distcommit.steps.step_execution import held_back_by
 from distcommit.steps.step_registry import register
 
@@ -46,11 +47,11 @@ class SinkCommitStep(CommitStep):
 
     type_name: ClassVar[str] = "sink-commit"
     version: ClassVar[int] = 1
-    __slots__ = ("_counters", "_counts", "context", "request", "sink")
+    __slots__ = ("_counters", "_counts", "_is_changed", "context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
         self.sink, self.request, self.context = sink, request, context
-        self._counts, self._counters = Counter[str](), tuple[SinkCounter, ...]()
+        self._counts, self._counters, self._is_changed = Counter[str](), tuple[SinkCounter, ...](), False
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
@@ -67,6 +68,10 @@ class SinkCommitStep(CommitStep):
     def commit_counts(self) -> FlowCounts:
         counts = SinkCounts(self.request.branch, self.sink.name, **self._counts)
         return FlowCounts(sinks=(counts,), counters=self._counters)
+
+    @property
+    def is_changed(self) -> bool:
+        return self._is_changed
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
@@ -260,27 +265,42 @@ class SinkCommitStep(CommitStep):
         self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
-        ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}
-        match outcome:
-            case Committed() | AlreadyCommitted():
-                return None
-            case RetryLater(reason):
-                return TransientError(
-                    "a sink could not commit yet",
-                    id="TARGET_UNAVAILABLE",
-                    found=reason,
-                    todo="none at first: the commit is retried, at the latest by the next run. If it recurs, correct"
-                    " what was found",
-                    **ids,
+        """Return the error of the outcome; None if the request is committed. Take over changed infos."""
+        if isinstance(outcome, RetryLater) and outcome.infos is not None:
+            try:
+                infos = list(outcome.infos)
+                check_plain(infos)
+            except Exception as error:  # noqa: BLE001 - infos of a custom sink
+                return rejected_change(
+                    self.request.dataset_urn, self.request.epoch, "a sequence of plain data", error_text(error)
                 )
-            case HeldBack(dataset_urn):
-                return held_back_by(dataset_urn, **ids)
-            case FailedForGood(reason):
-                expected = f"the sink {self.sink.name!r} to commit the prepared output"
-                return LostError(
-                    "the target rejects a sealed commit", id="COMMIT_REJECTED", expected=expected, found=reason, **ids
-                )
-        assert_never(outcome)
+            self.request = replace(self.request, infos=tuple(infos), infos_version=self.sink.infos_version)
+            self._is_changed = True
+        return _error_of(outcome, self.request, self.sink.name)
+
+
+def _error_of(outcome: CommitOutcome, request: CommitRequest, sink: str) -> DistcommitError | None:
+    ids = {"dataset": request.dataset_urn, "epoch": str(request.epoch), "sink": sink}
+    match outcome:
+        case Committed() | AlreadyCommitted():
+            return None
+        case RetryLater(reason):
+            return TransientError(
+                "a sink could not commit yet",
+                id="TARGET_UNAVAILABLE",
+                found=reason,
+                todo="none at first: the commit is retried, at the latest by the next run. If it recurs, correct"
+                " what was found",
+                **ids,
+            )
+        case HeldBack(dataset_urn):
+            return held_back_by(dataset_urn, **ids)
+        case FailedForGood(reason):
+            expected = f"the sink {sink!r} to commit the prepared output"
+            return LostError(
+                "the target rejects a sealed commit", id="COMMIT_REJECTED", expected=expected, found=reason, **ids
+            )
+    assert_never(outcome)
 
 
 _COUNTED_AS: Mapping[type, str] = {

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +23,8 @@ from distcommit.core.interfaces.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    RetryLater,
+    SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
@@ -30,6 +32,7 @@ from distcommit.sinks.base import commit_rule
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
+from tests.integration.partial_sink import IN_PARTS, PartialCommitter, PartialSink
 
 
 class TestSqliteSink(SinkContract):
@@ -55,6 +58,47 @@ class TestSqliteSink(SinkContract):
             db.execute("CREATE VIEW ledger AS SELECT 's' AS store, 'a' AS dataset, 'main' AS branch, '{}' AS row")
         db.close()
         return True
+
+
+class TestPartialSink(TestSqliteSink):
+    """A sink whose committer may commit one row for each call."""
+
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return PartialSink(str(folder / "rows.db"), str(folder))
+
+    def commit_in_part(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / IN_PARTS).touch()
+        return True
+
+
+class ForgetsParts(PartialCommitter):
+    """A committer that trusts the infos of the request alone."""
+
+    def _load_part(self, request: CommitRequest, info: dict[str, Any]) -> bool:
+        self._db.execute("DELETE FROM parts")
+        return super()._load_part(request, info)
+
+
+class KeepsInfos(PartialCommitter):
+    """A committer that returns the infos without a change."""
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        outcome = super()._commit(request)
+        return dataclasses.replace(outcome, infos=list(request.infos)) if isinstance(outcome, RetryLater) else outcome
+
+
+@pytest.mark.parametrize("flawed", [ForgetsParts, KeepsInfos])
+def test_committer_with_a_flaw_in_its_parts_fails_the_contract(
+    flawed: type[PartialCommitter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(sink: PartialSink, context: CommitterContext) -> SinkCommitter:
+        return flawed(sink, context)
+
+    monkeypatch.setattr(PartialSink, "open_committer", opened)
+    with pytest.raises(AssertionError):
+        TestPartialSink().test_partial_commit_is_finished_once_with_older_and_changed_infos(
+            tmp_path, "with older infos"
+        )
 
 
 class Forgetful(SqliteCommitter):

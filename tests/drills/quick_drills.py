@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.inspection.problems.catalogue import PROBLEMS
-from distcommit.cli.main import app
-from distcommit.spark.session import active_session, open_session, stop_session
-from distcommit.spark.session_settings import SparkSettings
 from tests.drills.catalogue import GAP, command_names
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of, without_ids
 from tests.drills.targets import Target
-from tests.servers.spark_start import start_cheaply
+from tests.jobs.commands_here import run_here
 
 TOPICS = ("a", "b")
-
-
-@cache
-def open_shared_session() -> None:
-    """Open the Spark session that runs of this process share, unless one is open."""
-    if active_session() is None:
-        start_cheaply()
-        session = open_session(SparkSettings(master="local[2,4]"), "drills")
-        atexit.register(stop_session, session)
 
 
 def typed_here(command: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a distcommit command in this process, split into words by a shell."""
     split = ["bash", "-c", f"printf '%s\\0' {command.removeprefix('distcommit')}"]
     words = subprocess.run(split, capture_output=True, text=True, check=True, cwd=folder).stdout.split("\0")[:-1]
-    open_shared_session()
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        done = CliRunner().invoke(app, [word for word in words if word], prog_name="distcommit", env=env)
-    finally:
-        os.chdir(before)
-    return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+    return run_here([word for word in words if word], folder, env)
 
 
 @dataclass

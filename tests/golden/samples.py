@@ -195,7 +195,7 @@ _DATASET = DatasetState(
     earlier_readings=(EarlierReading(_MARK, {"": 0}),),
     previous_run=_RUN,
 )
-_OUTAGE = DatasetState("c", OpenSequence(DatasetStatus.PENDING, _FIRST, reason="no answer", outage=True))
+_OUTAGE = DatasetState("c", OpenSequence(DatasetStatus.PENDING, _FIRST, reason="no answer", outage=True, changes=2))
 _RECORDS: dict[str, tuple[int, Record]] = {
     "fence": (7, Fence(7, RUN_ID)),
     "intent": (7, Intent(7, (_SEQUENCE, _FIRST))),
@@ -208,6 +208,13 @@ _RECORDS: dict[str, tuple[int, Record]] = {
     "postponed": (
         9,
         Postponed(9, (PostponedSequence(_URN, 7, "the output is full"), PostponedSequence("b", 7, "locked")), True),
+    ),
+    "postponed-changed": (
+        9,
+        Postponed(
+            9,
+            (PostponedSequence(_URN, 7, "two parts remain", 3, {0: StepBatch("sink-commit", 1, _SINK_ROWS)}),),
+        ),
     ),
     "read-failed": (
         9,

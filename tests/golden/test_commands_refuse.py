@@ -37,7 +37,7 @@ def test_store_of_another_version_is_rejected_by_every_command(
     marker.write_bytes(of_version(marker.read_bytes(), version))
     job = tmp_path / "job.yaml"
     paths = {name: str(folder / name) for name in ("store", "staging", "output")}
-    source = {"type": "kafka", "brokers": "127.0.0.1:1", "topics": ["a"], "request_timeout_s": 0.2}
+    source = {"type": "kafka", "brokers": "127.0.0.1:1", "topics": ["a"], "request_timeout_s": 0.02}
     job.write_text(yaml.safe_dump({"job": "golden", "source": source, "paths": paths}))
     before = files_in(folder)
     result = CliRunner().invoke(app, [*command[0].split(), str(job), *command[1:]])

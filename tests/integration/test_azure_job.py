@@ -39,6 +39,7 @@ def test_run_killed_in_its_commit_is_finished_by_the_next_run(
         LossyProxy(azure_server.port) as proxy,
         kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(6)}, commit={"min_interval_ms": 0, "buckets": 4}) as job,
     ):
+        job.has_own_processes = True
         job.write(paths={name: f"{root}/jobs/clicks/{name}" for name in ("store", "staging", "output")})
         job.produce(4, days=2)
         store = Job.from_file(job.path).open_store(create=True)

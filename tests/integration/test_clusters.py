@@ -142,6 +142,7 @@ def test_executors_without_the_package_are_an_error_with_a_remedy(tmp_path: Path
     """Nothing is read, and the next run, whose executors have the package, is exact."""
     python = python_without_distcommit(tmp_path)
     with kafka_job(tmp_path, {"a": 1}) as job:
+        job.has_own_processes = True
         job.produce(3)
         code, _, errors = job.cli("run", "--set", f"spark.conf={{spark.pyspark.python: {python}}}")
         assert code == 2, errors[-3000:]

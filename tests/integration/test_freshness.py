@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+from tests.jobs.commands_here import run_here
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 
 BIG, PER_RUN = 60_000, 45_000
@@ -27,7 +26,7 @@ def produce(job: KafkaJob, topic: str, records: int) -> None:
 def test_backlog_shrinks_run_by_run_and_status_reports_it(tmp_path: Path) -> None:
     topics = {"big": 1, "quiet": 1, "small": 1}
     freshness = {"targets": [{"datasets": ["big"], "target": "30m"}], "records_per_run": PER_RUN}
-    with kafka_job(tmp_path, topics, freshness=freshness, spark={"master": "local[1]"}) as job:
+    with kafka_job(tmp_path, topics, freshness=freshness) as job:
         job.run()
         produce(job, "big", BIG)
         produce(job, "small", 3)
@@ -37,8 +36,7 @@ def test_backlog_shrinks_run_by_run_and_status_reports_it(tmp_path: Path) -> Non
         (trouble,) = status["problems"]
         assert trouble["finding"].startswith("big was behind the freshness target when the last run began: big: ")
         assert trouble["finding"].endswith(f"target 1800 s; {BIG - PER_RUN:,} records wait for later runs")
-        command = [sys.executable, "-m", *shlex.split(trouble["command"])]
-        listed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PACKAGE_ROOT).stdout
+        listed = run_here(shlex.split(trouble["command"])[1:], PACKAGE_ROOT).stdout
         lines = [line for line in listed.splitlines() if line.strip().startswith(("big", "quiet", "small"))]
         assert [line.split()[0] for line in lines] == ["big", "quiet", "small"], "the worst first"
         assert f"{BIG - PER_RUN:,}" in lines[0]

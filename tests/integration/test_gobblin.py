@@ -70,11 +70,12 @@ def test_a_converted_job_runs_and_is_exact(tmp_path: Path) -> None:
         produced.produce(5)
         file = converted(tmp_path, produced.broker.bootstrap_servers, str(tmp_path / "work"), "shop\\\\..*")
         job = KafkaJob(tmp_path, produced.broker, {"shop.orders": 2, "shop.items": 1}, produced=15)
-        result = job.run("--set", "spark.master=local[2,4]")
+        job.config = produced.config
+        result = job.run()
         assert result["totals"]["records_published"] == 15
         job.assert_exact()
         job.produce(3)
-        job.run("--set", "spark.master=local[2,4]")
+        job.run()
         job.assert_exact()
     folders = {path.name for path in (tmp_path / "work/job-output/FromKafka").iterdir() if path.name[0] != "."}
     assert folders == {"shop.orders", "shop.items"}

@@ -154,9 +154,9 @@ def test_executor_killed_while_it_commits_leaves_the_run_exact(tmp_path: Path, v
 @pytest.mark.long
 @pytest.mark.slow
 def test_run_ends_on_one_slot(tmp_path: Path) -> None:
-    with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
+    with kafka_job(tmp_path, {"a": 2, "b": 1}, spark={"master": "local[1]"}) as job:
         job.produce(10, days=2)
-        result = job.run("--set", "spark.master=local[1]")
+        result = job.run()
         assert result["totals"]["datasets_published"] == 2
         job.assert_exact()
 

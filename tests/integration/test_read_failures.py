@@ -10,7 +10,6 @@ import random
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.core.watermark import as_offset
 from distcommit.engine.driver.run import RunResult
+from tests.jobs.commands_here import run_here
 from tests.jobs.victims import strike
 
 PACKAGE_ROOT = Path(__file__).parents[2]
@@ -63,8 +63,7 @@ class FailingJob:
         return Job.from_file(self.path, session=spark).run()
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "distcommit", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=PACKAGE_ROOT, check=False)
+        return run_here(words, PACKAGE_ROOT)
 
     def states(self) -> dict[str, tuple[str, int, int]]:
         """Return each dataset's status, its position, and how many consecutive runs failed to read it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.dataset as ds
 import pytest
 import yaml
@@ -25,6 +25,7 @@ from tests.jobs.in_commit import run_of
 from tests.servers.kafka import KafkaServer
 
 ROWS, UNIT = 300_000, 5_000
+MANY_ROWS, MANY_UNIT = 10_000_000, 100_000
 KILL_AT = 0.9
 MOST_REPEATED = 0.15
 KAFKA_RECORDS = 60_000
@@ -47,13 +48,13 @@ def write_job(folder: Path, source: dict[str, Any], sink: dict[str, Any]) -> Pat
     return path
 
 
-def table_job(folder: Path, sink: dict[str, Any]) -> Path:
+def table_job(folder: Path, sink: dict[str, Any], rows: int = ROWS, unit: int = UNIT) -> Path:
     with closing(sqlite3.connect(folder / "tables.db")) as connection, connection:
         connection.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, s TEXT)")
-        rows = ((number, f"row {number}") for number in range(ROWS))
-        connection.executemany("INSERT INTO events VALUES (?, ?)", rows)
+        numbered = ((number, f"row {number}") for number in range(rows))
+        connection.executemany("INSERT INTO events VALUES (?, ?)", numbered)
     source = {"type": "sql", "url": f"sqlite:///{folder}/tables.db", "tables": ["events"], "watermark": "id"}
-    return write_job(folder, {**source, "lookback": 0, "records_per_work_unit": UNIT, "batch_rows": UNIT}, sink)
+    return write_job(folder, {**source, "lookback": 0, "records_per_work_unit": unit, "batch_rows": unit}, sink)
 
 
 def kill_at(path: Path, units: int) -> int:
@@ -77,34 +78,52 @@ def finished_records(store: Any, run_id: str) -> int:
     )
 
 
-def ids_in_files(folder: Path, column: str) -> Counter[int]:
-    tables = (ds.dataset(str(path)).to_table() for path in (folder / "output").rglob("*.parquet"))
-    return Counter(number for table in tables for number in table[column].to_pylist())
+def times_in_files(folder: Path, column: str) -> list[int]:
+    """Return how often each number from 0 on is in the published files."""
+    ids = ds.dataset([str(path) for path in (folder / "output").rglob("*.parquet")]).to_table([column])[column]
+    return [int(times) for times in np.bincount(ids.to_numpy())]
 
 
-def ids_in_table(folder: Path) -> Counter[int]:
+def times_in_table(folder: Path) -> list[int]:
     with closing(sqlite3.connect(folder / "target.db")) as connection:
-        return Counter(number for (number,) in connection.execute("SELECT id FROM events"))
+        ids = [number for (number,) in connection.execute("SELECT id FROM events")]
+    return [int(times) for times in np.bincount(ids)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["files", "sqlite"])
-def test_table_killed_at_90_percent_is_read_again_from_there(tmp_path: Path, spark: SparkSession, sink: str) -> None:
-    sinks: dict[str, tuple[dict[str, Any], Callable[[], Counter[int]]]] = {
-        "files": ({"type": "files"}, lambda: ids_in_files(tmp_path, "id")),
-        "sqlite": ({"type": "sqlite", "path": f"{tmp_path}/target.db"}, lambda: ids_in_table(tmp_path)),
+@pytest.mark.parametrize(
+    ("sink", "rows", "unit"),
+    [
+        ("files", ROWS, UNIT),
+        ("sqlite", ROWS, UNIT),
+        pytest.param("files", MANY_ROWS, MANY_UNIT, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
+)
+def test_table_killed_at_90_percent_is_read_again_from_there(
+    tmp_path: Path,
+    spark: SparkSession,
+    sink: str,
+    rows: int,
+    unit: int,
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    sinks: dict[str, tuple[dict[str, Any], Callable[[], list[int]]]] = {
+        "files": ({"type": "files"}, lambda: times_in_files(tmp_path, "id")),
+        "sqlite": ({"type": "sqlite", "path": f"{tmp_path}/target.db"}, lambda: times_in_table(tmp_path)),
     }
     settings, published = sinks[sink]
-    path = table_job(tmp_path, settings)
-    finished = kill_at(path, int(KILL_AT * ROWS / UNIT))
-    assert KILL_AT * ROWS <= finished < ROWS
+    path = table_job(tmp_path, settings, rows, unit)
+    finished = kill_at(path, int(KILL_AT * rows / unit))
+    assert KILL_AT * rows <= finished < rows
     result: RunResult = Job.from_file(path, session=spark).run()
     assert result.succeeded, result
-    in_progress = 2 * UNIT
-    never_read = ROWS - finished - in_progress
-    assert result.totals.records_read - never_read <= MOST_REPEATED * ROWS
+    in_progress = 2 * unit
+    never_read = rows - finished - in_progress
+    repeated = result.totals.records_read - never_read
+    record_testsuite_property(f"repeated after a kill, {sink}", f"{repeated} of {rows}")
+    assert repeated <= MOST_REPEATED * rows
     assert result.totals.sequences_replayed == 1
-    assert published() == Counter(range(ROWS))
+    assert published() == [1] * rows
     assert Job.from_file(path).audit(deep=True).exact
     assert Job.from_file(path, session=spark).run().succeeded
     assert not [entry for entry in (tmp_path / "staging").rglob("*") if entry.is_file() and "owner" not in entry.name]
@@ -119,7 +138,7 @@ def test_table_is_read_from_its_beginning_if_the_job_file_was_changed(tmp_path: 
     result = Job.from_file(path, session=spark).run()
     assert result.succeeded, result
     assert result.totals.records_read == ROWS
-    assert ids_in_files(tmp_path, "id") == Counter(range(ROWS))
+    assert times_in_files(tmp_path, "id") == [1] * ROWS
     assert Job.from_file(path).audit(deep=True).exact
 
 

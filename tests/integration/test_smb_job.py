@@ -26,6 +26,7 @@ def test_run_killed_in_its_commit_is_finished_by_the_next_run(
         kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(6)}, commit=commit) as job,
     ):
         place = f"smb://127.0.0.1:{proxy.port}/data/jobs/{uuid.uuid4().hex}"
+        job.has_own_processes = True
         job.write(paths={name: f"{place}/{name}" for name in ("store", "staging", "output")})
         job.produce(4, days=2)
         store = Job.from_file(job.path).open_store(create=True)

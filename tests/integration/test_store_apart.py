@@ -30,6 +30,7 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def kill_twice_and_finish(job: KafkaJob, seed: int) -> None:
     """Kill a run at a random moment and another one in its commit. Then run to the end and audit."""
+    job.has_own_processes = True
     job.produce(4, days=2)
     watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
     with job.start() as run:

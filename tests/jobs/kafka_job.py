@@ -18,6 +18,7 @@ from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.jobs.job import Job
+from tests.jobs.commands_here import MASTER, run_here
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 DAY_MS = 86_400_000
@@ -43,6 +44,8 @@ class KafkaJob:
     produced: int = 0
     runs: int = 0
     config: dict[str, Any] = field(default_factory=dict)
+    has_own_processes: bool = False
+    """Whether no command runs in this process: Spark's workers do not see variables that a test sets later."""
 
     @property
     def path(self) -> Path:
@@ -56,7 +59,7 @@ class KafkaJob:
             "sink": {"partition_by": {"granularity": "day"}},
             "paths": {name: name for name in ("store", "staging", "output")},
             "commit": {"buckets": 8},
-            "spark": {"master": "local[2,4]"},
+            "spark": {"master": MASTER},
         }
         for section, value in {**self.config, **sections}.items():
             both = isinstance(base.get(section), dict) and isinstance(value, dict)
@@ -79,15 +82,23 @@ class KafkaJob:
         assert producer.flush(60) == 0
 
     def cli(self, command: str, *arguments: str, timeout_s: float = 240) -> tuple[int, dict[str, Any], str]:
-        """Run a CLI command; return its exit code, its JSON, and its error output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "distcommit", *command.split(), str(self.path), "--json", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            cwd=PACKAGE_ROOT,
-            check=False,
-        )
+        """Run a CLI command; return its exit code, its JSON, and its error output.
+
+        If the job's Spark settings are those of the session that tests share, the command runs in this process, unless
+        the job has processes of its own.
+        """
+        words = [*command.split(), str(self.path), "--json", *arguments]
+        if not self.has_own_processes and self.config.get("spark") == {"master": MASTER}:
+            done = run_here(words, PACKAGE_ROOT)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "distcommit", *words],
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                cwd=PACKAGE_ROOT,
+                check=False,
+            )
         lines = done.stdout.strip().splitlines()
         return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
 

@@ -6,6 +6,7 @@ They are small on purpose: few names and positions, so that drawn values collide
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -101,7 +102,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         ),
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
-        lambda: st.builds(Postponed, writers, some.map(lambda drawn: _left_sequences(*drawn)), st.booleans()),
+        lambda: st.builds(Postponed, writers, some.flatmap(lambda drawn: _left_sequences(fold, *drawn)), st.booleans()),
         lambda: st.builds(ReadFailures, writers, _unread(fold, urns)),
         lambda: st.builds(ReadFailures, writers, _unread(fold, urns)),
         lambda: st.builds(
@@ -134,7 +135,7 @@ def _likely_after(
                 newest,
                 fold.state_of(urn).watermark,
                 Watermark({"0": newest}),
-                (),
+                _STEPS,
                 partial_reason=left_out,
                 schemas=schemas,
             ),
@@ -157,10 +158,10 @@ def _likely_after(
 
         likely = [*[sealed] * 5, not_read, not_read]
     if present:
-        of_present = st.sampled_from(present)
+        of_present, left = st.sampled_from(present), partial(_left_sequences, fold)
         likely += [
             lambda: st.builds(Failed, st.just(newest), of_present, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Postponed, st.just(newest), of_present.map(_left_sequences), st.booleans()),
+            lambda: st.builds(Postponed, st.just(newest), of_present.flatmap(left), st.booleans()),
             lambda: st.builds(OperatorDecision, st.sampled_from(OperatorAction), of_present, st.just("person")),
             lambda: st.builds(Done, _writers(newest), of_present.map(lambda name: (name,))),
         ]
@@ -172,6 +173,8 @@ def _writers(newest: int) -> st.SearchStrategy[int]:
     return st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
 
 
+_STEPS = (StepBatch("test", 1, b"\x90"), StepBatch("other", 1, b"\x90"))
+_CHANGED = st.dictionaries(st.integers(0, 1), st.builds(StepBatch, st.just("test"), st.just(1), st.binary(max_size=2)))
 _SCHEMAS = st.dictionaries(st.sampled_from(["avro", "late.json_schema"]), st.just((1,)) | st.just((1, 2)))
 
 
@@ -180,8 +183,12 @@ def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
     return st.lists(head, max_size=3).map(tuple)
 
 
-def _left_sequences(*names: SequenceName) -> tuple[PostponedSequence, ...]:
-    return tuple(PostponedSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
+def _left_sequences(fold: Fold, *names: SequenceName) -> st.SearchStrategy[tuple[PostponedSequence, ...]]:
+    def left(name: SequenceName, more: int, steps: dict[int, StepBatch]) -> PostponedSequence:
+        changes = getattr(fold.state_of(name.dataset_urn).open, "changes", 0)
+        return PostponedSequence(name.dataset_urn, name.epoch, "left by the test", max(0, changes + more), steps)
+
+    return st.tuples(*(st.builds(left, st.just(name), st.integers(-1, 2), _CHANGED) for name in names))
 
 
 def _unread(fold: Fold, urns: Sequence[str]) -> st.SearchStrategy[tuple[DatasetReadFailure, ...]]:

@@ -102,18 +102,21 @@ class PostgresServer(Server):
 
 
 def _programs() -> Path:
-    """Return the folder of the newest server's programs, or of those on PATH.
+    """Return the folder of the programs of the newest server that Debian's `pg_ctlcluster` starts, or of those on PATH.
 
     Raises:
         ServerUnavailableError: if there are none.
     """
-    programs = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if shutil.which("pg_ctlcluster"):  # Debian has the servers' own programs in folders that are not on PATH
+        programs = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+        if programs:
+            return programs[-1].parent
     on_path = shutil.which("initdb")
-    if not programs and on_path is None:
+    if on_path is None:
         raise ServerUnavailableError(
-            "PostgreSQL's initdb is neither on PATH nor in /usr/lib/postgresql (Debian: apt-get install postgresql)"
+            "neither initdb of PostgreSQL nor pg_ctlcluster is on PATH (Debian: apt-get install postgresql)"
         )
-    return programs[-1].parent if programs else Path(str(on_path)).resolve().parent
+    return Path(on_path).resolve().parent
 
 
 def _has_user() -> bool:

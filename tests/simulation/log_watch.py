@@ -194,7 +194,8 @@ def lost_files(store: JobStore) -> str:
         for state in store.bucket_log(bucket).refresh().datasets.values():
             if state.sequence is None or state.status is DatasetStatus.REVOKING:
                 continue
-            for step in load_steps(state.sequence.steps, context):
+            renames = [batch for batch in state.sequence.steps if batch.type_name == FsRenameCommitStep.type_name]
+            for step in load_steps(renames, context):
                 if isinstance(step, FsRenameCommitStep) and not _is_there(store.fs, step):
                     return f"{step.file.staged_path} of {state.dataset_urn} ({state.status.value}) is nowhere"
     return ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.spec.log_model import Cut, Fold, Head, Rec, Seq, fold, valid
+from tests.spec.log_model import Cut, Fold, Head, Rec, Says, Seq, fold, valid
 from tests.spec.log_world import HIGH, File, Ident, Mover, Moves, final_path, is_stale, show, staged_path
 
 
@@ -49,6 +49,9 @@ def execute(m: Mover) -> Moves:
         yield m.go("gives up", "put", x=(b, number, failed, ()))
     if p.id in scen.leaves and not p.want and valid(left, f, v):  # may leave it pending, once: an outage
         yield m.go("leaves it", "put", x=(b, number, left, ()), want=1)
+    changed = Rec("LEFT", p.e, q.e, Says(changes=q.changes + 1, infos=(*q.infos, p.id)))
+    if p.id in scen.changes and not p.want and valid(changed, f, v):  # partial success, once
+        yield m.go("changes infos", "put", x=(b, number, changed, ()), want=1)
     if "target_first" in v and len(p.x) == 3:
         yield m.go("probes target", "exec", x=(*p.x, final.get(target) == file))
         return
@@ -62,7 +65,8 @@ def execute(m: Mover) -> Moves:
     elif loose:
         yield m.go("gone, so done", "exec", x=following) if "gone_is_done" in v else m.go("gone: not published")
     else:  # LOST needs a fold that still shows the sequence pending, unless a rebuild has swept
-        lost = f.ds.state == "pending" and f.ds.seq == q and not (scen.stale and f.fence > p.e)
+        same = f.ds.seq is not None and f.ds.seq._replace(changes=q.changes, infos=q.infos) == q
+        lost = f.ds.state == "pending" and same and not (scen.stale and f.fence > p.e)
         yield m.go("LOST" if lost else "no longer pending", bad="FALSE LOST" if lost else "")
 
 
@@ -127,7 +131,9 @@ def _pending(m: Mover, b: int, f: Fold, q: Seq) -> Moves:
     elif "done_first" in m.v:
         yield m.append(b, Rec("DONE", p.e, q.e), (b, q, 0))
     elif p.did != (b, q.e):
-        yield m.go(f"sees ({b},{q.e}) pending", "exec", x=(b, q, 0))
+        used = q._replace(changes=0, infos=()) if "infos_old" in m.v else q
+        bad = "" if used.infos == q.infos else "OLD INFOS USED"
+        yield m.go(f"sees ({b},{q.e}) pending", "exec", x=(b, used, 0), bad=bad)
     elif valid(Rec("DONE", p.e, q.e), f, m.v):
         yield m.append(b, Rec("DONE", p.e, q.e))
     else:
@@ -243,6 +249,8 @@ def keeper(m: Mover) -> Moves:
             left = tuple(one for one in log if one[0] not in gone)
             yield m.go(f"deletes {sorted(gone)}", logs=(*s.logs[: p.plan], left, *s.logs[p.plan + 1 :]))
     if p.phase:
+        if "ck_forgets_infos" in m.v and f.ds.seq:
+            f = f._replace(ds=f.ds._replace(seq=f.ds.seq._replace(changes=0, infos=())))
         if "ck_forgets" in m.v:
             f = f._replace(decided=frozenset(), heads=tuple(Head(head.bucket, 0, None) for head in f.heads))
         checkpoint = (p.plan, number, Rec("CHECKPOINT", 0, f), ())

@@ -13,6 +13,7 @@ Invariants, in every state:
 - When no actor can move any more, no sequence is pending.
 - Heads never decrease and name existing segments. A cut of epoch e has everything that older epochs ever publish, and
   nothing of newer ones. A root shows all of a job or nothing.
+- A recorded change of a sequence's infos is kept, continues the infos before it, is by the newest run, and is used.
 - Each counted read failure is that of a run that could not read, of a dataset that was not read or set since.
 
 Not modelled: fsync and power loss, several datasets in one record, steps other than rename, more buckets
@@ -40,7 +41,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
     stale = is_stale(s, scen, fold(s.logs[0], v)[0])  # its state of the output counts once it is rebuilt
     for b in () if stale else scen.buckets:
         f = fold(s.logs[b], v)[0]
-        wrong = _check_output(s, scen, b, f) or _check_read_failures(s.logs[b], f, v)
+        wrong = _check_output(s, scen, b, f) or _check_read_failures(s.logs[b], f, v) or _check_infos(s.logs[b], v)
         if wrong:
             return wrong
         if last and f.ds.state == "pending" and not (scen.fails or scen.leaves):  # (a late RETRY is for the next run)
@@ -96,6 +97,26 @@ def _check_read_failures(log: Log, f: Fold, v: Switches) -> str:
         return "A FENCED RUN COUNTS"
     if t.unread.stopped and t.seq and t.seq.e > t.unread.e:
         return "A STOPPED DATASET WAS READ"
+    return ""
+
+
+@cache
+def _check_infos(log: Log, v: Switches) -> str:
+    """Check each change of a sequence's infos, of the records that are there."""
+    f: Fold | None = None
+    for _, r in log:
+        if f and not valid(r, f, v):
+            continue
+        before, f = f, apply(r, f, v) if f else r.arg
+        if before is None or f is None or not before.ds.seq or not f.ds.seq or before.ds.seq.e != f.ds.seq.e:
+            continue
+        old, new = before.ds.seq.infos, f.ds.seq.infos
+        if old != new[: len(old)]:
+            return "A CHANGE OF INFOS IS LOST"
+        if len(new) > len(old) + 1:
+            return "INFOS OF ANOTHER ATTEMPT"
+        if old != new and r.e != before.fence:
+            return "A FENCED RUN CHANGES INFOS"
     return ""
 
 
@@ -233,6 +254,11 @@ def _of_operators(scen: Scen) -> Scen | None:
             zombie = _proc("Z", "twin", 2, "seal")._replace(pc="exec", x=(1, Seq(1, 2, files, 0, 2), 0))
             rebuilders = (_proc("B", "rebuilder", 0, "mark"), _proc("C", "rebuilder", 0, "mark"))
             return _begin(scen, (zombie, *rebuilders, _proc("R", "run")), staged=staged)._replace(stale=2)
+        case "infos":
+            zombie, state = _sealed(scen)
+            return state(zombie, _run(2), _run(3), _keeper(1, 1))._replace(changes=("Z", "R2", "R3"))
+        case "infos-twins":
+            return _begin(scen, (_twin("Ta"), _twin("Tb"), _run(2)))._replace(changes=("Ta", "Tb", "R2"))
         case "release" | "again" | "stop":
             zombie, state = _sealed(scen)
             second = _proc("Q2", "run", 2) if scen.name == "release" else _run(3)
@@ -280,7 +306,7 @@ def _of_cuts(scen: Scen) -> Scen | None:
 
 DESIGN = (
     *("twins", "epochs", "flat", "set", "import", "slow", "job", "held", "release", "again", "stop", "rebuild"),
-    *("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset"),
+    *("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset", "infos", "infos-twins"),
 )
 NAIVE = (
     ("twins", "act_on_put", "execute because the put succeeded"),
@@ -327,6 +353,10 @@ NAIVE = (
     ("read-failed", "plan_stopped", "a stopped dataset is planned"),
     ("read-failed", "keeps_count", "DONE leaves the count alone"),
     ("reset", "unread_closed", "UNREAD of a plan from before SET"),
+    ("infos", "infos_late", "changed infos of a fenced epoch count"),
+    ("infos", "infos_old", "a retry uses the sealed infos"),
+    ("infos", "ck_forgets_infos", "CHECKPOINT without changed infos"),
+    ("infos-twins", "infos_blind", "changed infos count, whichever infos were used"),
     ("halves", "root_moves", "the root moves while a job is half published"),
     ("halves", "root_unread", "the same, looked for in the folds read alone"),
 )

@@ -61,7 +61,8 @@ class Scen(NamedTuple):
         flat: sequences do not move the watermark.
         held: sequences wait for the decision on the whole job.
         slow: actors that list a log in one move and read it in a later one.
-        fails, leaves, unread: actors that may give up a sequence, may leave it pending, cannot read.
+        fails, leaves, unread, changes: actors that may give up a sequence, may leave it pending, cannot read, may
+            change a sequence's infos.
         stale: the newest epoch that the store has lost.
         loose: epochs with at-least-once delivery.
     """
@@ -78,6 +79,7 @@ class Scen(NamedTuple):
     unread: tuple[str, ...]
     v: Switches
     init: State
+    changes: tuple[str, ...] = ()
 
 
 Moves = Iterator[tuple[str, State]]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from distcommit.core.records.job_log_records import Cut as CutRecord
 from distcommit.core.records.job_log_records import CutPhase, Decide, Generation, Heads, Rebucket
 from distcommit.core.records.job_log_records import Head as ProductHead
@@ -163,7 +165,10 @@ class LogModel:
                 yield name.dataset_urn, Rec("FAILED", epoch, name.epoch, Says(reason, again=not quarantine))
             case Postponed(epoch):
                 for named in record.sequences:
-                    yield named.dataset_urn, Rec("LEFT", epoch, named.epoch, Says(named.reason, record.outage))
+                    seq = self._dataset(named.dataset_urn).seq
+                    infos = tuple(named.steps.get(i, batch) for i, batch in enumerate(seq.infos if seq else ()))
+                    says = Says(named.reason, record.outage, changes=named.change, infos=infos)
+                    yield named.dataset_urn, Rec("LEFT", epoch, named.epoch, says)
             case UnreadRecord(epoch):
                 for one in record.datasets:
                     says = Says(one.reason, one.outage, stops=one.stops)
@@ -206,7 +211,7 @@ class LogModel:
 
 def _compared(t: DS) -> tuple[object, ...]:
     """Return what the product records of a dataset, too."""
-    sequence = t.seq and (t.seq.files, t.seq.held)
+    sequence = t.seq and (t.seq.files, t.seq.held, t.seq.changes, t.seq.infos)
     details = t.details
     more = (details.tried, details.accepted, details.reason, details.outage, details.schemas or {})
     return t.wm, sequence, t.state, t.closed, t.done, t.unread, more
@@ -217,10 +222,11 @@ def _dataset(state: DatasetState) -> DS:
     unread, sequence = _unread(state.read_failure), state.sequence
     held = state.open is not None and state.open.held
     outage = state.open is not None and state.open.outage
+    changes = state.open.changes if state.open else 0
     return DS(
         state.watermark,
         0,
-        None if sequence is None else _seq(sequence, state.watermark, unread, held=held),
+        None if sequence is None else _seq(sequence, state.watermark, unread, held=held)._replace(changes=changes),
         state.status.value,
         state.closed_epoch,
         state.done_epoch,
@@ -242,13 +248,14 @@ def _seq(sequence: SealedSequence, watermark: Watermark | None, unread: Unread |
     return Seq(
         sequence.dataset_urn,
         sequence.epoch,
-        (sequence,),
+        (replace(sequence, steps=()),),
         sequence.low,
         high,
         held=held,
         left_out=sequence.partial_reason,
         schemas=dict(sequence.schemas),
         unread=_left_unread(unread, sequence.low, high) if sequence.partial_reason else None,
+        infos=sequence.steps,
     )
 
 

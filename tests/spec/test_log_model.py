@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
@@ -45,9 +45,13 @@ def watermark(place: int) -> Watermark | None:
     return Watermark({"0": place}) if place else None
 
 
+def steps(infos: tuple[str, ...]) -> tuple[StepBatch, ...]:
+    return (StepBatch("of-infos", 1, repr(infos).encode()),)
+
+
 def product_record(record: Rec, urn: str) -> Record:
     """Convert a record of the model to the product's form."""
-    kind, epoch, arg, _ = record
+    kind, epoch, arg, says = record
     if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE", "READ-AGAIN"):
         return OperatorDecision(OperatorAction(kind.lower()), SequenceName(urn, arg), "person")
     match kind:
@@ -56,7 +60,7 @@ def product_record(record: Rec, urn: str) -> Record:
         case "DECIDE":
             return Decide(epoch)
         case "INTENT":
-            sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
+            sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), steps(arg.infos))
             return Intent(epoch, (sequence,), Gate.HELD if arg.held else Gate.OPEN)
         case "PUBLISHED":
             sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
@@ -66,7 +70,8 @@ def product_record(record: Rec, urn: str) -> Record:
         case "FAILED":
             return Failed(epoch, SequenceName(urn, arg), True, "")
         case "LEFT":
-            return Postponed(epoch, (PostponedSequence(urn, arg, "by the test"),))
+            changed = dict(enumerate(steps(says.infos))) if says else {}
+            return Postponed(epoch, (PostponedSequence(urn, arg, "by the test", says.changes if says else 0, changed),))
         case "UNREAD":
             low, high, gen = arg
             return ReadFailures(epoch, (DatasetReadFailure(urn, watermark(low), Watermark({"0": high}), f"{gen}"),))
@@ -106,7 +111,8 @@ def shown_by_model(fold: ModelFold) -> tuple[object, ...]:
     of = d.seq.e if d.seq else 0
     left = d.unread
     unread = (left.runs, left.e, watermark(left.hi), left.stopped, f"{left.gen}") if left else None
-    return fold.fence, fold.owner, set(fold.decided), d.state, watermark(d.wm), d.closed, d.done, of, unread
+    infos = (d.seq.changes, steps(d.seq.infos)) if d.seq else ()
+    return fold.fence, fold.owner, set(fold.decided), d.state, watermark(d.wm), d.closed, d.done, of, unread, infos
 
 
 def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
@@ -114,7 +120,8 @@ def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
     of = d.sequence.epoch if d.sequence else 0
     left = d.read_failure
     unread = (left.failed_runs, left.epoch, left.expected_high, left.stopped, left.reason) if left else None
-    found = (d.status.value, d.watermark, d.closed_epoch, d.done_epoch, of, unread)
+    infos = (d.open.changes, d.open.sequence.steps) if d.open else ()
+    found = (d.status.value, d.watermark, d.closed_epoch, d.done_epoch, of, unread, infos)
     return (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs), *found)
 
 
@@ -134,7 +141,11 @@ def logs_of(name: str, states: int) -> list[tuple[str, Log]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "read-failed", "reset"]
+    "name",
+    [
+        *("twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "read-failed", "reset"),
+        *("infos", "infos-twins"),
+    ],
 )
 def test_product_fold_equals_the_model(name: str) -> None:
     logs = logs_of(name, 20_000 if name == "read-failed" else 3000)
@@ -144,6 +155,7 @@ def test_product_fold_equals_the_model(name: str) -> None:
         "rebuild": {"REBUILT"},
         "stop": {"LEFT", "QUARANTINE", "RETRY"},
         "loose": {"PUBLISHED"},
+        "infos": {"LEFT"},
         "read-failed": {"UNREAD", "READ-AGAIN"},
         "reset": {"UNREAD", "SET"},
     }
@@ -179,7 +191,7 @@ def test_imports_stops_and_rebuilds_hold_as_designed_and_break_in_naive_variants
     assert wrong.startswith("none") == (not naive), wrong
 
 
-NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset")
+NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset", "infos", "infos-twins")
 NAIVE_RULES = [(name, switches) for name, switches, _ in NAIVE if name in NEW_RULES]
 
 

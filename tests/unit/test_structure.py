@@ -78,9 +78,10 @@ def counts_truth(path: str, source: str) -> Iterator[str]:
     """Yield the places where a boolean is used as a number."""
     tree = ast.parse(source)
     bool_arguments = {
-        argument: bools_of(function)
+        argument: bools
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
+        for bools in [bools_of(function)]
         for argument in ast.walk(function)
     }
     for node in ast.walk(tree):

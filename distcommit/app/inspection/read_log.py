@@ -26,7 +26,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
@@ -159,7 +159,7 @@ def _summary(record: Record, dataset: str | None) -> str:
             return f"{_name(record.sequence)}{', quarantined' if record.quarantine else ''}: {record.reason}"
         case Postponed():
             postponed = [one for one in record.sequences if is_selected(one.dataset_urn)]
-            reasons = _few(postponed, lambda one: f"{one.dataset_urn} of epoch {one.epoch}: {one.reason}")
+            reasons = _few(postponed, _postponed)
             return ("its target does not work: " if record.outage else "") + reasons
         case ReadFailures():
             return _few([one for one in record.datasets if is_selected(one.dataset_urn)], _read_failure)
@@ -204,6 +204,11 @@ def _sealed(sequence: SealedSequence) -> str:
     moved = f"{_position(sequence.low)} -> {_position(sequence.high)}"
     schemas = "".join(f", {name} of schemas {_few(ids, str)}" for name, ids in sequence.schemas.items())
     return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
+
+
+def _postponed(one: PostponedSequence) -> str:
+    changed = f" (change {one.change} of its commit infos)" if one.change else ""
+    return f"{one.dataset_urn} of epoch {one.epoch}{changed}: {one.reason}"
 
 
 def _read_failure(one: DatasetReadFailure) -> str:

@@ -71,6 +71,21 @@ ENTRIES = (
         command=_RELEASE,
     ),
     ErrorEntry(
+        id="COMMIT_INFOS_REJECTED",
+        error="DistcommitError",
+        title="Changed commit infos cannot be recorded",
+        cause=(
+            "A sink's committer returned `RetryLater` with infos that are not plain data, are larger than 1 MiB and "
+            "than before, or are the 101st change of a request."
+        ),
+        impact=(
+            "The commit stays pending with its last recorded infos, and is repeated with them. A failed replay counts "
+            "towards replay.max_attempts."
+        ),
+        action="Correct the committer, then run again.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
         id="SEQUENCE_LOST",
         error="LostError",
         title="A commit of a custom program is lost",

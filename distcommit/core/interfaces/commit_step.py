@@ -131,6 +131,13 @@ class CommitStep(ABC):
         """
         return ()
 
+    @property
+    def is_changed(self) -> bool:
+        """Return whether `execute` has changed the step's row. If the sequence is not done, `to_row` is recorded in the
+        log before the step is executed again.
+        """
+        return False
+
     @abstractmethod
     def verify(self) -> Verification | bool:
         """Return whether the effect is DONE, PENDING or `Lost`. A bool is accepted: True is DONE, False is PENDING."""

@@ -48,7 +48,8 @@ class CommitRequest:
     Attributes:
         dataset_urn: the dataset.
         epoch: the run's epoch, which rises with each run.
-        infos: the commit infos of the winning attempts, in the version of the current sink.
+        infos: the commit infos of the winning attempts, in the version of the current sink, or the infos of the newest
+            `RetryLater` that were recorded.
         branch: the branch.
         bases: the epochs that the store expects in the target's ledger before this commit (0: no row); empty if the
             store does not know. Another epoch below this request's epoch proves that the target was exchanged or
@@ -118,13 +119,26 @@ class AlreadyCommitted:
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """The commit is incomplete but can succeed. This run or the next repeats the same request.
+    """The commit is incomplete but can succeed. This run or the next repeats the request.
+
+    Changed infos are recorded durably before the request is repeated. Every later call then receives them: `commit`,
+    `withdraw`, `allow` and `abort`, also by the next run or an operator. If two processes change the infos of one
+    request, the first record counts. A process of a fenced run changes nothing.
+
+    A process may die before the record, and an older process may continue after it. So `commit` must also accept the
+    infos before any change, after any partial success, and publish each record once.
+
+    A change is not recorded if it is larger than 1 MiB and than the infos before it, is not plain data, or is the 101st
+    of the request. The error is `COMMIT_INFOS_REJECTED`, and the request is repeated with its last recorded infos. With
+    at-least-once delivery no request is stored, so changed infos are ignored.
 
     Attributes:
         reason: why the commit is incomplete.
+        infos: the request's infos for the repeated call, in the sink's current version; None if they are unchanged.
     """
 
     reason: str
+    infos: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +184,9 @@ class SinkCommitter(ABC):
         """Commit the requests of all ready datasets of a bucket, durably. Return one outcome for each request, in
         order.
 
-        A repeated request that is committed changes nothing, also after later epochs of its dataset and after its
-        staged files are gone. An exception counts as `RetryLater` for all requests, and each of several requests is
-        then repeated alone.
+        A repeated request that is committed changes nothing, also after later epochs of its dataset, after its staged
+        files are gone, and with the infos that it had before a `RetryLater` changed them. An exception counts as
+        `RetryLater` for all requests, and each of several requests is then repeated alone.
         """
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

@@ -87,7 +87,7 @@ class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
 
 
 class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
-    """A run leaves these sequences pending for the next run. This is not a failed attempt.
+    """A run leaves these sequences pending, perhaps with changed steps. This is not a failed attempt.
 
     Attributes:
         epoch: the run that postpones.
@@ -192,11 +192,12 @@ class OpenSequence(Struct, frozen=True, array_like=True):
 
     Attributes:
         status: the status, never IDLE.
-        sequence: the sequence.
+        sequence: the sequence, with the newest recorded change of its steps.
         held: whether its steps may run only after the job log's decision.
         tried_epochs: the runs that failed to replay the sequence.
         reason: why the last run did not finish the sequence.
         outage: whether an outage of the target was the cause.
+        changes: how often committers have changed the steps since the seal.
     """
 
     status: DatasetStatus
@@ -205,6 +206,7 @@ class OpenSequence(Struct, frozen=True, array_like=True):
     tried_epochs: tuple[int, ...] = ()
     reason: str = ""
     outage: bool = False
+    changes: int = 0
 
     def __post_init__(self) -> None:
         """Reject a status that no open sequence has. Decoding reports it as an invalid value."""

@@ -87,8 +87,12 @@ class PostponedSequence(Struct, frozen=True, array_like=True):
         dataset_urn: the dataset.
         epoch: the run that sealed it.
         reason: why it is left pending, for operators.
+        change: the number of this change of its steps, counted from 1; 0 if they are unchanged.
+        steps: the changed step batches, by their index in the sequence.
     """
 
     dataset_urn: str
     epoch: int
     reason: str
+    change: int = 0
+    steps: dict[int, StepBatch] = {}

@@ -39,6 +39,7 @@ from distcommit.steps.step_execution import Execution, Outcomes
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.history.run_table import TableRow
 from distcommit.stores.logs.fencing import require_fence
+from distcommit.stores.logs.record_changed_steps import record_changed_steps
 from distcommit.stores.state.task_states import TaskStateTables
 
 logger = logging.getLogger(__name__)
@@ -253,6 +254,8 @@ class BucketCommitter:
         self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
         if not failed:
             return fold
+        executed = {sequence_name(sequence): sequence for sequence in sequences}
+        yield from record_changed_steps(self.log, self._settings.epoch, executed, loaded, failed)
         self._notes.unfinished |= yield from record_failures(
             self.log,
             self._settings,

@@ -22,7 +22,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
@@ -165,10 +165,10 @@ class LogCommitStepStore(CommitStepStore):
         if state.open is None or state.open.held or state.status is not DatasetStatus.PENDING:
             return None
         sequence = state.open.sequence
-        opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
+        opened = self._opened(store)
         log = self._log(opened, opened.store.bucket_of(urn))
         run_alone(log.make_durable())
-        end = SequenceEnd(opened, log, name)
+        end = SequenceEnd(opened, log, sequence)
         try:
             steps = tuple(load_steps(sequence.steps, self._context))
         except UnknownVersionError:

@@ -9,14 +9,16 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_text
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import classify_failures
+from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.generation_checks import require_not_moved
+from distcommit.stores.logs.record_changed_steps import record_changed_steps
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -41,19 +43,23 @@ class OpenStore:
     unsealed: dict[str, list[CommitStep]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SequenceEnd:
     """Records the end of one sealed sequence in its bucket's log.
 
     Attributes:
         opened: the store, with the epoch that ends the sequence.
         log: log of the dataset's bucket.
-        name: name of the sequence.
+        executed: the sequence, with the recorded rows of the steps in this process.
     """
 
     opened: OpenStore
     log: CommitLog
-    name: SequenceName
+    executed: SealedSequence
+
+    @property
+    def name(self) -> SequenceName:
+        return SequenceName(self.executed.dataset_urn, self.executed.epoch)
 
     @property
     def bucket(self) -> int:
@@ -97,11 +103,12 @@ class SequenceEnd:
     def fail(
         self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
     ) -> DistcommitError:
-        """Count a failed replay, once per epoch, and return the error to raise.
+        """Record changed steps, count a failed replay, once per epoch, and return the error to raise.
 
         A commit by the process that sealed the sequence is not a replay. An outage of the target does not count.
         """
         opened, name = self.opened, self.name
+        error = self._record_changes(steps, error)
         add_ids(error, bucket=self.bucket)
         if name.epoch >= opened.epoch:
             return error
@@ -116,6 +123,17 @@ class SequenceEnd:
             f" release({opened.store.job!r}, {name.dataset_urn!r}, how) with 'retry', 'accept' or 'abandon'"
         )
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
+
+    def _record_changes(self, steps: Sequence[CommitStep], error: DistcommitError) -> DistcommitError:
+        if not any(step.is_changed for step in steps):
+            return error
+        failed = {self.name: error}
+        executed = {self.name: self.executed}
+        run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
+        recorded = self.log.latest().sequence(self.name)
+        if failed[self.name] is error and recorded is not None and recorded.steps == dump_steps(steps):
+            self.executed = recorded
+        return failed[self.name]
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
         fold = run_alone(

@@ -26,6 +26,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.testing.contracts.changed_infos import ChangedInfos
 from distcommit.testing.contracts.killed_processes import SHARED, ForkServer, commit_all, fork_server
 from distcommit.testing.contracts.ledger_mismatch import LedgerMismatch
 from distcommit.testing.contracts.roll_backs import RollBacks
@@ -40,7 +41,7 @@ _KILLS_BESIDE = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
-class SinkContract(LedgerMismatch, RollBacks):
+class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
     """Contract of sinks: records are not visible before their commit, and exactly once after it. Repeated and
     concurrent commits of a request change nothing.
 

@@ -60,6 +60,12 @@ class SinkUnderTest(ABC):
         """
         return False
 
+    def commit_in_part(self, folder: Path, request: CommitRequest) -> bool:
+        """Make the next commits of the request succeed in part, so that the committer returns `RetryLater` with changed
+        infos. Return False if the sink never changes infos; the tests of it then do not apply.
+        """
+        return False
+
     def in_doubt(self, place: Path) -> int:
         """Return the number of objects at the target, counted there, that are neither committed nor aborted: prepared
         transactions, data files of no table. For a sink with `prepares_at_target`; must be above 0 after an attempt

@@ -7,6 +7,7 @@ here plants or looks for faults: see `planting` and `planted`. Start reading at 
 from __future__ import annotations
 
 from tests.checkers.planted_faults.attempts import ATTEMPTS
+from tests.checkers.planted_faults.changed_infos import CHANGED_INFOS
 from tests.checkers.planted_faults.epochs import EPOCHS
 from tests.checkers.planted_faults.incarnations import INCARNATIONS
 from tests.checkers.planted_faults.leases import LEASES
@@ -25,5 +26,5 @@ __all__ = ["PLANTED", "FaultClass", "Planted"]
 
 PLANTED = (
     *(*SYNCS, *EPOCHS, *VIEWS, *NAMES, *TRUNCATIONS, *ATTEMPTS, *MARKS),
-    *(*TARGETS, *INCARNATIONS, *READERS, *OPERATORS, *LEASES, *REBUILDS),
+    *(*TARGETS, *INCARNATIONS, *READERS, *OPERATORS, *LEASES, *REBUILDS, *CHANGED_INFOS),
 )

@@ -27,6 +27,7 @@ class FaultClass(StrEnum):
     OPERATOR = "operator"
     LEASE = "lease"
     REBUILD = "rebuild"
+    CHANGED_INFOS = "changed-infos"
 
 
 @dataclass(frozen=True, slots=True)

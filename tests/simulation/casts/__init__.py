@@ -7,6 +7,7 @@ casts, then `tasks`.
 
 from __future__ import annotations
 
+from tests.simulation.casts.changed_infos import CHANGED_INFOS
 from tests.simulation.casts.flows import FLOWS
 from tests.simulation.casts.operators import OPERATORS
 from tests.simulation.casts.readers import READERS
@@ -16,4 +17,8 @@ from tests.simulation.casts.replacing import REPLACING
 from tests.simulation.casts.runs import RUNS
 from tests.simulation.casts.tasks import TASKS
 
-CASTS = {cast.name: cast for cast in (*TASKS, *FLOWS, *REPLACING, *OPERATORS, *REBUILD, *REBUCKET, *RUNS, *READERS)}
+_ALL = (
+    *(*TASKS, *FLOWS, *CHANGED_INFOS, *REPLACING),
+    *(*OPERATORS, *REBUILD, *REBUCKET, *RUNS, *READERS),
+)
+CASTS = {cast.name: cast for cast in _ALL}

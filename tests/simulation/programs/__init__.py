@@ -12,6 +12,7 @@ from tests.simulation.programs.aborted_attempts import ABORTED_ATTEMPTS
 from tests.simulation.programs.atomic_groups import ATOMIC_GROUPS
 from tests.simulation.programs.attempts import ATTEMPTS
 from tests.simulation.programs.broken_steps import BROKEN_STEPS
+from tests.simulation.programs.changed_infos import CHANGED_INFOS
 from tests.simulation.programs.concurrent_rebuild import CONCURRENT_REBUILD
 from tests.simulation.programs.custom_steps import CUSTOM_STEPS
 from tests.simulation.programs.custom_store_ends import CUSTOM_STORE_ENDS
@@ -48,6 +49,7 @@ _ALL = (
     *CUSTOM_STEPS,
     *SINK,
     *ABORTED_ATTEMPTS,
+    *CHANGED_INFOS,
     *BROKEN_STEPS,
     *STUCK,
     *FILES,

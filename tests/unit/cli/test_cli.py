@@ -45,7 +45,7 @@ from tests.golden import samples
 
 JOB = """\
 job: planes
-source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle, waiting, stuck], request_timeout_s: 0.2}
+source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle, waiting, stuck], request_timeout_s: 0.02}
 paths: {store: store, staging: staging, output: output}
 commit: {buckets: 4, durability: none}
 """

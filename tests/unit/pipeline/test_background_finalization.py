@@ -185,7 +185,7 @@ class Meeting(LocalFileSystem):
                 self.now += 1
                 self.most = max(self.most, self.now)
                 self._counting.notify_all()
-                self._counting.wait_for(lambda: self.most > 1, 0.5)
+                self._counting.wait_for(lambda: self.most > 1, 0.2)
                 self.now -= 1
         return super().list_folder(path)
 

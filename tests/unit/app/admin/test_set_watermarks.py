@@ -27,7 +27,7 @@ from tests.jobs.kafka_job import kafka_job
 
 JOB = """\
 job: by-hand
-source: {type: kafka, brokers: "127.0.0.1:1", topics: [t, u], request_timeout_s: 0.2}
+source: {type: kafka, brokers: "127.0.0.1:1", topics: [t, u], request_timeout_s: 0.02}
 paths: {store: store, staging: staging, output: output}
 commit: {buckets: 1, durability: none}
 """

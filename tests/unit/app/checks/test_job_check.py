@@ -51,7 +51,7 @@ source:
   type: kafka
   brokers: 127.0.0.1:{port}
   topics: [orders]
-  request_timeout_s: 1
+  request_timeout_s: 0.2
 paths: {{store: s, staging: t, output: o}}
 """
 

@@ -28,7 +28,7 @@ from tests.unit.engine.driver.machines import Machine, Meeting
 
 JOB = """\
 job: moved
-source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: ["t[0-9]+"], request_timeout_s: 0.1}
+source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: ["t[0-9]+"], request_timeout_s: 0.02}
 paths: {store: store, staging: staging, output: output}
 commit: {buckets: 4, durability: none}
 """

@@ -12,7 +12,7 @@ from distcommit.core.errors import ConfigurationError
 
 JOB = """\
 job: {name}
-source: {{type: kafka, brokers: "127.0.0.1:1", topics: [t], dataset: {kind}, request_timeout_s: 0.2}}
+source: {{type: kafka, brokers: "127.0.0.1:1", topics: [t], dataset: {kind}, request_timeout_s: 0.02}}
 paths: {{store: {name}/store, staging: {name}/staging, output: {name}/output}}
 commit: {{buckets: 2, durability: none}}
 """

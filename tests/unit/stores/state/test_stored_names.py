@@ -127,9 +127,9 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "replaces run",
     ),
     (SequenceName, None, True, "dataset_urn epoch"),
-    (PostponedSequence, None, True, "dataset_urn epoch reason"),
+    (PostponedSequence, None, True, "dataset_urn epoch reason change steps"),
     (StepBatch, None, True, "type_name version rows"),
-    (OpenSequence, None, True, "status sequence held tried_epochs reason outage"),
+    (OpenSequence, None, True, "status sequence held tried_epochs reason outage changes"),
     (EarlierReading, None, True, "watermark origin"),
     (
         DatasetState,

@@ -1,0 +1,68 @@
+"""Steps whose execution has changed their rows: the batches to record, within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from distcommit.core.errors import DistcommitError, error_text
+from distcommit.core.interfaces.commit_step import CommitStep
+from distcommit.core.records.sequences import SealedSequence, StepBatch
+from distcommit.steps.step_registry import dump_steps
+
+MAX_CHANGES: Final = 100
+"""Number of changes of a sequence's steps that are recorded."""
+MAX_BYTES: Final = 1024 * 1024
+"""Size to which a batch of steps may grow. A batch that was larger at the seal must not grow."""
+
+
+def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[CommitStep]) -> dict[int, StepBatch]:
+    """Return the batches of an executed sequence whose rows have changed, by index.
+
+    Args:
+        sequence: the sequence as it was executed.
+        changes: the number of its recorded changes.
+        steps: its steps after the execution.
+
+    Raises:
+        DistcommitError: if the change cannot be recorded. The recorded steps stay valid.
+    """
+    if not any(step.is_changed for step in steps):
+        return {}
+
+    def rejected(expected: str, actual: str) -> DistcommitError:
+        return rejected_change(sequence.dataset_urn, sequence.epoch, expected, actual)
+
+    try:
+        batches = dump_steps(steps)
+    except Exception as error:
+        raise rejected("plain data", error_text(error)) from error
+    kinds = {type(step).type_name for step in steps if step.is_changed}
+    changed = {
+        index: batch
+        for index, (batch, before) in enumerate(zip(batches, sequence.steps, strict=True))
+        if batch.type_name in kinds and batch != before
+    }
+    if changed and changes >= MAX_CHANGES:
+        raise rejected_change(
+            sequence.dataset_urn, sequence.epoch, f"at most {MAX_CHANGES} changes", f"change {changes + 1}"
+        )
+    for index, batch in changed.items():
+        size, limit = len(batch.rows), max(MAX_BYTES, len(sequence.steps[index].rows))
+        if size > limit:
+            raise rejected(f"at most {limit:,} bytes", f"{size:,} bytes")
+    return changed
+
+
+def rejected_change(dataset_urn: str, epoch: int, expected: str, actual: str) -> DistcommitError:
+    """Return the error of a change that cannot be recorded."""
+    return DistcommitError(
+        "changed commit infos cannot be recorded",
+        id="COMMIT_INFOS_REJECTED",
+        dataset=dataset_urn,
+        epoch=epoch,
+        expected=expected,
+        found=actual,
+        todo="correct the infos that the sink's committer returns with RetryLater; the commit is repeated with the last"
+        " recorded infos",
+    )
