@@ -88,6 +88,10 @@ class TestMariadb(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCases)
         ("\U0001f600",): "basic plane",
     }
 
+    @pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_general_nopad_ci"])
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target, collation: str) -> None:
+        self.refuses_inexact_keys(target, f"k varchar(20) COLLATE {collation}")
+
 
 # -- the rows
 

@@ -89,6 +89,12 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCas
         ("xmin",): "that the database reserves",
     }
 
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target) -> None:
+        target.sql("CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        for key in ("k text COLLATE no_case", "k char(5)"):
+            self.refuses_inexact_keys(target, key)
+        self.refuses_inexact_keys(target, "k text", "CREATE UNIQUE INDEX ON inexact (k COLLATE no_case)")
+
     def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
         self.keeps_rows(
             target,

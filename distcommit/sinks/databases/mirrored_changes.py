@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.databases.tables import Table
 from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS, Newer
 
@@ -64,6 +65,17 @@ class ChangeCheck(RowChecker):
 def is_operation_type(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def check_exact_keys(table: Table, keys: Sequence[str], remedy: str) -> None:
+    """Raise RefusedError if rows with different keys could be equal in the table, and one would replace the other."""
+    inexact = table.inexact_keys(keys)
+    if inexact:
+        raise RefusedError(
+            f"table {table.shown} must compare its keys by bytes, or changes of one row would apply to another; it"
+            f" ignores case, accents or spaces in {', '.join(inexact)}. Nothing was written. {remedy}; then release the"
+            " dataset with retry"
+        )
 
 
 def apply_changes(

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.databases.arrow_conversion import refused_value
-from distcommit.sinks.databases.mirrored_changes import DELETED_AT, apply_changes, deleted_schema
+from distcommit.sinks.databases.mirrored_changes import DELETED_AT, apply_changes, check_exact_keys, deleted_schema
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
@@ -35,9 +35,11 @@ class RowLoadingCommitter(TableCommitter):
 
     Attributes:
         forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
+        exact_keys: how an operator makes a table compare its keys by bytes.
     """
 
     forgotten: ClassVar[str] = "target"
+    exact_keys: ClassVar[str]
 
     def __init__(self, settings: TableSink, context: CommitterContext) -> None:
         self._settings, self._context = settings, context
@@ -78,7 +80,10 @@ class RowLoadingCommitter(TableCommitter):
                     self._delete_older(table, request)
             table.fit(schema, add_columns=settings.evolve == "add_columns")
             if settings.mode == "mirror":
-                deleted = deleted or self._deleted_keys(request, table, schema)
+                if deleted is None:
+                    deleted = self._deleted_keys(request, table, schema)
+                    for each in (table, deleted):
+                        check_exact_keys(each, settings.keys, self.exact_keys)
                 deleted.fit(deleted_schema(schema, settings.keys, settings.version), add_columns=True)
                 changes = pa.Table.from_batches(batches)
                 apply_changes(table, deleted, changes, settings.keys, settings.operation, newer, self._now_s())

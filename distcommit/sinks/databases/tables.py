@@ -42,5 +42,8 @@ class Table(Protocol):
     def delete_before(self, column: str, value: int) -> None:
         """Delete the rows whose value of an integer column is lower than this one."""
 
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        """Return those of these columns in which two different texts can be equal, for instance by case."""
+
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         """Return the places of the batch's rows whose keys the table has."""

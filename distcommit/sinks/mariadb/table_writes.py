@@ -32,6 +32,8 @@ _HARMLESS = {1287, 1592}
 _SLICE_ROWS = 1024
 _COMPARED_ROWS = 200
 """Rows of a statement that compares keys with literals."""
+_EXACT = re.compile(r"_(nopad|0900)_bin$")
+"""Names of collations that compare bytes, with spaces at the end. Others ignore these, even `utf8mb4_bin`."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
@@ -125,6 +127,11 @@ class Table:
 
     def delete_before(self, column: str, value: int) -> None:
         execute(self.connection, f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < {value}")
+
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        collations = execute(self.connection, f"SHOW FULL COLUMNS FROM {quoted(self.shown)}").fetchall()
+        of_texts = {name: collation for name, _, collation, *_ in collations if name in keys and collation is not None}
+        return [f"{name} ({collation})" for name, collation in of_texts.items() if not _EXACT.search(collation)]
 
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         table, present = quoted(self.shown), list[int]()

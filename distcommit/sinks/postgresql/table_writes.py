@@ -37,6 +37,16 @@ FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 """
+_INEXACT = """
+SELECT a.attname FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = %s AND a.attname = ANY(%s) AND EXISTS (
+    SELECT FROM pg_catalog.pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = a.attcollation OR EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        WHERE i.indrelid = a.attrelid AND a.attnum = ANY(i.indkey) AND c.oid = ANY(i.indcollation)
+    ))
+)
+"""
+"""Key columns that have a nondeterministic collation, or an index with one, which ON CONFLICT could use."""
 _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass({})"
 
 
@@ -154,6 +164,10 @@ class Table:
     def delete_before(self, column: str, value: int) -> None:
         parts = {"table": self.identifier, "column": sql.Identifier(column), "value": sql.Literal(value)}
         self._execute("DELETE FROM {table} WHERE {column} < {value}", parts)
+
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        padded = {key for key in keys if self.columns[key].kind == "bpchar"}  # ignores spaces at the end
+        return sorted(padded | {name for (name,) in self.connection.execute(_INEXACT, (self.identity, [*keys]))})
 
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         parts = self._copied([batch.select([*keys])], keys)

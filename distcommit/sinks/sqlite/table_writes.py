@@ -101,6 +101,12 @@ class Table:
     def delete_before(self, column: str, value: int) -> None:
         self.connection.execute(f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < ?", (value,))
 
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        """UNION compares texts by the collation of its first column."""
+        counted = "SELECT count(*) FROM (SELECT {} FROM {} WHERE 0 UNION SELECT 'a' UNION SELECT 'A' UNION SELECT 'a ')"
+        statements = {key: counted.format(quoted(key), quoted(self.shown)) for key in keys}
+        return [key for key, counts in statements.items() if self.connection.execute(counts).fetchone() != (3,)]
+
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
         statement = f"SELECT 1 FROM {quoted(self.shown)} WHERE {_are_equal(keys, keys)}"
         rows = enumerate(values(batch.select([*keys]), self.columns))

@@ -209,6 +209,26 @@ class MirrorCases:
         with pytest.raises(ConfigurationError, match="simple values"):
             self.mirror(target).check_schema(schema)
 
+    def refuses_inexact_keys(self, target: TableTarget, key: str, *statements: str) -> None:
+        """Check that changes are refused for a table with this definition of its key column, and only for it."""
+        target.sql(
+            f"CREATE TABLE inexact ({key}, v bigint, p bigint, o bigint, w bigint, PRIMARY KEY (k))", *statements
+        )
+        sink, rows = self.mirror(target, version="w"), rows_of([Change("k", "c", 1, 1, version=1)])
+        origin = Origin(_PROVENANCE, "one")
+        requests = [target.prepare(sink, urn, 1, rows, origin=origin) for urn in ("inexact", next(_URNS))]
+        outcome, good = target.commit(sink, *requests)
+        refused(outcome, "must compare its keys by bytes")
+        assert target.rows("inexact", "k") == []
+        assert good == Committed()
+        target.sql("DROP TABLE inexact")
+
+    def test_rows_whose_keys_differ_only_in_case_accents_or_spaces_remain_apart(self, target: TableTarget) -> None:
+        keys = ("a", "A", "a ", "\u00e4", "A ")
+        self.put_changes(target, 1, *(Change(key, "c", 1, place) for place, key in enumerate(keys)))
+        self.put_changes(target, 2, *(Change(key, "d", None, place) for place, key in enumerate(keys[:2], 10)))
+        assert sorted(target.rows("a", "k, v")) == sorted((key, 1) for key in keys[2:])
+
     def keeps_rows(self, target: TableTarget, *triggers: str) -> None:
         """Check that a trigger that keeps rows from being deleted is detected, unless the row is newer."""
         self.put_changes(target, 1, Change("k", "c", 1, 5), Change("l", "c", 1, 6))

@@ -64,6 +64,10 @@ def target(tmp_path: Path) -> Target:
 class TestSqlite(TableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """The cases of every database, with SQLite."""
 
+    @pytest.mark.parametrize("collation", ["NOCASE", "RTRIM"])
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target, collation: str) -> None:
+        self.refuses_inexact_keys(target, f"k text COLLATE {collation}")
+
     def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
         self.keeps_rows(target, "CREATE TRIGGER keeps BEFORE DELETE ON a BEGIN SELECT RAISE(IGNORE); END")
 
