@@ -111,7 +111,7 @@ def apply_changes(
             deleted.delete_older([of_deleted], keys, newer)
             upserts = _without(upserts, [known[row] for row in deleted.present(of_deleted, keys)])
         if upserts.num_rows:
-            table.upsert([upserts], keys, newer)
+            table.upsert([upserts], keys, newer, whole=True)
 
 
 def deleted_schema(schema: pa.Schema, keys: Sequence[str], version: str) -> pa.Schema:

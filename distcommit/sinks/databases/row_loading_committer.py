@@ -236,6 +236,11 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
 
 
+def columns_to_empty(names: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
+    """Return the table's columns that rows with these columns lack, except those with a default."""
+    return [name for name, column in columns.items() if name not in names and not column.has_default]
+
+
 def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
     return RefusedError(
         f"a trigger of table {shown} drops rows: {sent} were sent, {inserted} were inserted; remove the trigger, then"

@@ -28,9 +28,12 @@ class Table(Protocol):
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         """Replace rows with the same keys by newer ones; of several new rows with the same keys the last one counts.
-        Raises the errors of `copy`, and RefusedError if a key is null."""
+        With `whole`, the columns that the new rows lack become null, except those with a default. Raises the errors of
+        `copy`, and RefusedError if a key is null."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""

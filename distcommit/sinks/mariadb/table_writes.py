@@ -14,6 +14,7 @@ from pymysql.err import MySQLError
 
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     identity_in,
     missing_columns,
     new_identity,
@@ -97,7 +98,9 @@ class Table:
             if inserted != rows:
                 raise RefusedError(f"table {self.shown} drops rows: {rows} were sent, {inserted} were inserted")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
         sees those that are already set."""
         names = batches[0].schema.names
@@ -105,7 +108,9 @@ class Table:
         check_keys(batches, keys, self.columns)
         other_columns = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
         is_newer = newer.condition(lambda name: f"VALUES({quoted(name)})", quoted)
-        changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in other_columns)
+        absent = map(quoted, columns_to_empty(names, self.columns) if whole else ())
+        changed = "".join(f"{name} = IF({is_newer}, NULL, {name}), " for name in absent)
+        changed += ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in other_columns)
         for _, statement in self._statements(batches, f" ON DUPLICATE KEY UPDATE {changed}"):
             self._insert(statement)
 
@@ -243,8 +248,8 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
         )
     shown = execute(connection, f"SHOW COLUMNS FROM {quoted(name)}").fetchall()
     columns = {
-        column: column_of(column, declared, nullable=nullable == "YES")
-        for column, declared, nullable, _, _, extra in shown
+        column: column_of(column, declared, nullable=nullable == "YES", has_default=default is not None or extra != "")
+        for column, declared, nullable, _, default, extra in shown
         if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # generated columns
     }
     return Table(connection, name, columns, most_bytes, tags, identity_in(comment))

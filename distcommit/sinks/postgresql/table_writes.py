@@ -15,6 +15,7 @@ from psycopg import sql
 from distcommit.core.errors import plain_text
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     dropped_rows_error,
     kept_rows_error,
     missing_columns,
@@ -32,7 +33,8 @@ _ORDER = sql.Identifier("_distcommit_order")
 _THERE = sql.Identifier("_distcommit_t")
 _COLUMNS = """
 SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'text' WHEN 'd' THEN b.typname ELSE t.typname END,
-    CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
+    CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
+    a.atthasdef OR a.attidentity <> ''
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
@@ -130,7 +132,9 @@ class Table:
             if cursor.rowcount != sent:
                 raise dropped_rows_error(self.shown, sent, cursor.rowcount)
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         names, parts = batches[0].schema.names, self._copied(batches, keys)
         other_columns = [sql.Identifier(name) for name in names if name not in keys]
         is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
@@ -138,6 +142,8 @@ class Table:
             sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _THERE)
             for name in other_columns
         )
+        for name in map(sql.Identifier, columns_to_empty(names, self.columns) if whole else ()):
+            changed += sql.SQL(", {0} = CASE WHEN {1} THEN NULL ELSE {2}.{0} END").format(name, is_newer, _THERE)
         statement = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(statement, parts).fetchone() or (0,)
         inserted = self._execute(
@@ -260,7 +266,10 @@ def create(
 
 def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
     rows = connection.execute(_COLUMNS, (oid,)).fetchall()
-    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in rows}
+    return {
+        name: Column(name, kind, modifier, f"{name} {shown}", has_default)
+        for name, kind, modifier, shown, has_default in rows
+    }
 
 
 def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:

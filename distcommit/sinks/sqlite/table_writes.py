@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     dropped_rows_error,
     identity_in,
     kept_rows_error,
@@ -55,7 +56,9 @@ class Table:
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._insert(batches, "")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         check_keys(batches, keys, self.columns)
         other_columns = [quoted(name) for name in batches[0].schema.names if name not in keys]
         is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
@@ -63,6 +66,8 @@ class Table:
             f"{name} = CASE WHEN {is_newer} THEN excluded.{name} ELSE {quoted(self.shown)}.{name} END"
             for name in other_columns or [quoted(keys[0])]
         )
+        for name in map(quoted, columns_to_empty(batches[0].schema.names, self.columns) if whole else ()):
+            changed += f", {name} = CASE WHEN {is_newer} THEN NULL ELSE {quoted(self.shown)}.{name} END"
         self._insert(batches, f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changed}")
 
     def _there(self, name: str) -> str:
@@ -151,5 +156,8 @@ def quoted(name: str) -> str:
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
-    rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
-    return {column: Column(column, declared, key > 0) for column, declared, key in rows}
+    rows = connection.execute("SELECT name, type, pk, dflt_value FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+    return {
+        name: Column(name, declared, key > 0, has_default=key > 0 or (default or "NULL").upper() != "NULL")
+        for name, declared, key, default in rows
+    }
