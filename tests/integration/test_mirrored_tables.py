@@ -29,7 +29,7 @@ class SourceDatabase:
     Attributes:
         brokers: the brokers of the topics, one for each table.
         rows: the rows of each table by key.
-        lsn: the position in the database's log.
+        position: the position in the database's log.
         routing: a number that is added to each key before it is assigned to a partition.
         sent: the number of produced records.
     """
@@ -37,7 +37,7 @@ class SourceDatabase:
     brokers: str
     rng: random.Random
     rows: dict[str, dict[int, dict[str, Any]]] = field(default_factory=lambda: {table: {} for table in TABLES})
-    lsn: int = 24_000_000
+    position: int = 24_000_000
     routing: int = 0
     sent: int = 0
 
@@ -76,12 +76,13 @@ class SourceDatabase:
         return [*deleted, (table, other, self._event("c", None, rows[other]))]
 
     def _row(self, key: int) -> dict[str, Any]:
-        self.lsn += self.rng.randrange(1, 200)
-        return {"id": key, "name": self.rng.choice(["Ada", "Böb", None]), "changed": self.lsn}
+        self.position += self.rng.randrange(1, 200)
+        return {"id": key, "name": self.rng.choice(["Ada", "Böb", None]), "changed": self.position}
 
     def _event(self, op: str, before: Any, after: Any) -> dict[str, Any]:
-        self.lsn += 1
-        source = {"connector": "postgresql", "lsn": self.lsn, "ts_ms": 1_700_000_000_000, "snapshot": "false"}
+        self.position += 1
+        log = {"file": f"binlog.{self.position >> 16:06}", "pos": self.position & 0xFFFF}
+        source = {"connector": "mysql", **log, "ts_ms": 1_700_000_000_000, "snapshot": "false"}
         payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_700_000_000_001}
         return payload if self.rng.random() < 0.5 else {"schema": {"type": "struct"}, "payload": payload}
 
@@ -154,11 +155,11 @@ def test_bad_events_are_rejected_or_stop_their_dataset_and_others_continue(tmp_p
         write_job(job, place)
         source.change(20)
         bad: list[Any] = [
-            {"op": "t", "source": {"lsn": 1}},
-            {"op": "d", "before": None, "source": {"lsn": 2}},
-            {"op": "d", "before": {"name": "without a key"}, "source": {"lsn": 3}},
-            {"op": "u", "after": {"id": None, "name": "null key"}, "source": {"lsn": 4}},
-            {"op": "c", "after": {"id": "text"}, "source": {"lsn": 5}},
+            {"op": "t", "source": {"ts_ms": 1}},
+            {"op": "d", "before": None, "source": {"ts_ms": 2}},
+            {"op": "d", "before": {"name": "without a key"}, "source": {"ts_ms": 3}},
+            {"op": "u", "after": {"id": None, "name": "null key"}, "source": {"ts_ms": 4}},
+            {"op": "c", "after": {"id": "text"}, "source": {"ts_ms": 5}},
             {"id": 1, "name": "not an envelope"},
         ]
         for value in bad:
@@ -168,6 +169,8 @@ def test_bad_events_are_rejected_or_stop_their_dataset_and_others_continue(tmp_p
         audit = job.audit()
         assert audit.exact
         assert audit.rejected == len(bad)
+        _, checked, _ = job.cli("check")
+        assert "loses changes of PostgreSQL" in str(checked)
 
         place.sql(f"ALTER TABLE {TABLES[1]} DROP COLUMN changed")
         frozen = place.sql(f"SELECT id, name FROM {TABLES[1]} ORDER BY id")

@@ -26,6 +26,8 @@ from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 
+_LOG_POSITION = "_position"
+"""Column of the converter `debezium`."""
 ANOTHER_TARGET = (
     "restore the old value, because committed rows and their ledger are at the old target; or give the job new folders"
     " (paths)"
@@ -123,6 +125,17 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     @property
     def rejection_check(self) -> RowChecker | None:
         return ChangeCheck(self.keys, self.operation, self.version) if self.mode == "mirror" else None
+
+    @property
+    def version_warning(self) -> str:
+        """A line to add to the text of `check_connection` if changes are ordered by their position in the source's log;
+        empty otherwise."""
+        if self.mode != "mirror" or self.version != _LOG_POSITION:
+            return ""
+        return (
+            f"\nsink.version is {_LOG_POSITION}, which loses changes of PostgreSQL: rows of a snapshot can have a"
+            " greater position than changes that are committed later. If the source is PostgreSQL, remove sink.version"
+        )
 
     def shown(self, table: str) -> str:
         return table

@@ -95,7 +95,7 @@ class SqliteSink(TableSink):
                 found="a missing folder" if not os.path.isdir(folder) else "no permission",
                 todo="create the folder, or correct sink.path or the permissions",
             )
-        return f"{self.path} {'exists' if written == self.path else 'will be created'}"
+        return f"{self.path} {'exists' if written == self.path else 'will be created'}{self.version_warning}"
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         return committing_by(connected(self.path), lambda connection: SqliteCommitter(connection, self, context))

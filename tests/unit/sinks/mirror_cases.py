@@ -135,6 +135,19 @@ class MirrorCases:
         self.put_changes(target, 2, *(Change(key, "r", 9, 3) for key in ("k", "l", "m")), version="w")
         assert target.rows("a", "k, v") == [("k", 1), ("m", 9)]
 
+    def test_change_committed_after_a_snapshot_with_a_lower_log_position_is_applied_in_topic_order(
+        self, target: TableTarget
+    ) -> None:
+        """In PostgreSQL, the change was written before the snapshot read the old state. With the log's position as the
+        version it is lost, so the check warns."""
+        changes = [Change("k", "r", 1, 1, version=120), Change("k", "u", 2, 2, version=100)]
+        self.put_changes(target, 1, *changes)
+        self.put_changes(target, 1, *changes, urn="lost", version="w")
+        assert (target.rows("a", "k, v"), target.rows("lost", "k, v")) == ([("k", 2)], [("k", 1)])
+        _, warning = self.mirror(target, version="_position").check_connection().split("\n")
+        assert "loses changes of PostgreSQL" in warning
+        assert "\n" not in self.mirror(target).check_connection()
+
     def test_positions_out_of_order_apply_the_greatest_version(self, target: TableTarget) -> None:
         self.put_changes(
             target, 1, Change("k", "u", 2, 1, version=2), Change("k", "d", None, 2, version=1), version="w"
