@@ -75,14 +75,20 @@ class SqliteSink(TableSink):
         super().check_schema(schema)
         for field in schema:
             column_type(field)
-        if self.version and pa.types.is_decimal(schema.field(self.version).type):
-            raise ConfigurationError(
-                "SQLite stores decimals as text, which is ordered otherwise",
-                id="SINK_COLUMN_INVALID",
-                key="version",
-                column=self.version,
-                todo="convert it with the converter `cast`, or name another column",
-            )
+        compared = {
+            "version": (self.version,) if self.version else (),
+            "keys": self.keys if self.mode == "mirror" else (),
+        }
+        for key, names in compared.items():
+            for name in names:
+                if pa.types.is_decimal(schema.field(name).type):
+                    raise ConfigurationError(
+                        "SQLite stores decimals as text, which is compared otherwise: 1.0 does not equal 1.00",
+                        id="SINK_COLUMN_INVALID",
+                        key=key,
+                        column=name,
+                        todo="convert it with the converter `cast`, or name another column",
+                    )
 
     def check_connection(self) -> str:
         folder = os.path.dirname(self.path)

@@ -64,6 +64,11 @@ def target(tmp_path: Path) -> Target:
 class TestSqlite(TableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """The cases of every database, with SQLite."""
 
+    def test_decimal_key_is_rejected_before_the_run(self, target: Target) -> None:
+        schema = pa.schema([("k", pa.decimal128(9, 2)), ("_op", pa.string())])
+        with pytest.raises(ConfigurationError, match="SQLite stores decimals as text"):
+            self.mirror(target).check_schema(schema)
+
     @pytest.mark.parametrize("collation", ["NOCASE", "RTRIM"])
     def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target, collation: str) -> None:
         self.refuses_inexact_keys(target, f"k text COLLATE {collation}")
