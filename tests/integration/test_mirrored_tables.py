@@ -159,6 +159,7 @@ def test_bad_events_are_rejected_or_stop_their_dataset_and_others_continue(tmp_p
             {"op": "d", "before": None, "source": {"ts_ms": 2}},
             {"op": "d", "before": {"name": "without a key"}, "source": {"ts_ms": 3}},
             {"op": "u", "after": {"id": None, "name": "null key"}, "source": {"ts_ms": 4}},
+            {"op": "u", "before": {"id": 1}, "after": {"id": 2}, "source": {"ts_ms": 5}},
             {"op": "c", "after": {"id": "text"}, "source": {"ts_ms": 5}},
             {"id": 1, "name": "not an envelope"},
         ]

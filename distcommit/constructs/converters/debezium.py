@@ -43,14 +43,17 @@ class DebeziumConverter(InferringConverter):
         metadata: the columns that are added, with `_` in front: the operation `op`; `position` in the source's log; its
             time of the change `ts_ms`; whether a `snapshot` has read the row; the id of the source's `transaction`, if
             the connector provides it.
+        keys: columns of the row that an update must not change, or it is rejected. Left out: the `keys` of a sink of
+            mode `mirror`, unless it is in a fork.
     """
 
     type: Literal["debezium"]
     fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
     column: str = "value"
     metadata: tuple[Metadata, ...] = ("op", "position")
+    keys: tuple[str, ...] = ()
 
-    _check_metadata = field_validator("metadata")(check_distinct)
+    _check_metadata = field_validator("metadata", "keys")(check_distinct)
 
     @rule
     def _fits_fields(self) -> Iterator[SettingError]:
@@ -76,12 +79,12 @@ class DebeziumConverter(InferringConverter):
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         if "after" in batch.schema.names:
             self._columns_of_decoded(Columns.of(batch.schema))
-            events, images = events_of(batch)
+            events, images = events_of(batch, self.keys)
             schema, selected, rejected = self._rows(pa.schema(images.type.fields)).fields, None, events.rejected
             columns = images.flatten()
         else:
             find_column(batch.schema, self.column, self.type, is_text, "binary or string")
-            events = read_events(batch.column(self.column))
+            events = read_events(batch.column(self.column), self.keys)
             fields, read = self._read(pa.array(events.images, pa.binary()))
             schema, columns = self._rows(fields).fields, read.columns
             selected = None if read.rows is None else read.rows.to_pylist()

@@ -33,6 +33,10 @@ _LACKS_VALUE = (
     "lacks a large value that the update did not change (__debezium_unavailable_value). In PostgreSQL, set REPLICA"
     " IDENTITY FULL for the table"
 )
+_CHANGES_KEY = (
+    "changes a key column ({}) in an update, so that the row with the old key would remain. Let the connector use the"
+    " columns as the message key (message.key.columns), or name its message key in `keys`"
+)
 _ABSENT = (b"", b"null")
 _BINLOG_NUMBER = re.compile(r"\.(\d{1,10})$")
 _REASONS = {
@@ -91,8 +95,9 @@ class Events:
         return [pa.array(values, METADATA[name]) for name, values in zip(names, columns, strict=True)]
 
 
-def read_events(values: pa.Array) -> Events:
-    """Read an envelope from each JSON text, with or without the schema around it."""
+def read_events(values: pa.Array, keys: Sequence[str]) -> Events:
+    """Read an envelope from each JSON text, with or without the schema around it. Updates that change `keys` are
+    rejected."""
     events = Events()
     for row, value in enumerate(values.to_pylist()):
         if value is None or value.strip() in (b"null", "null"):
@@ -110,6 +115,8 @@ def read_events(values: pa.Array) -> Events:
         reason = _problem(event.op, before not in _ABSENT, after not in _ABSENT)
         if reason is None and event.op != "d" and any(mark in after for mark in _UNAVAILABLE):
             reason = _LACKS_VALUE
+        if reason is None and event.op == "u" and keys and before not in _ABSENT and _changes_key(before, after, keys):
+            reason = _CHANGES_KEY.format(", ".join(keys))
         if reason is not None:
             events.rejected[row] = reason
         elif event.op is not None:
@@ -118,8 +125,8 @@ def read_events(values: pa.Array) -> Events:
     return events
 
 
-def events_of(batch: pa.RecordBatch) -> tuple[Events, pa.Array]:
-    """Return the events of decoded envelopes, and the row image of each."""
+def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Array]:
+    """Return the events of decoded envelopes, and the row image of each. Updates that change `keys` are rejected."""
     events = Events()
     before, after = batch.column("before"), batch.column("after")
     ops, had, has = batch.column("op").to_pylist(), before.is_valid().to_pylist(), after.is_valid().to_pylist()
@@ -127,13 +134,15 @@ def events_of(batch: pa.RecordBatch) -> tuple[Events, pa.Array]:
         batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
         for name in ("source", "transaction")
     )
-    lacking = set(_rows_with_placeholder(after))
+    lacking, moving = set(_rows_with_placeholder(after)), set(_rows_with_other_key(before, after, keys))
     for row, op in enumerate(ops):
         if op is None and not had[row] and not has[row]:
             continue
         reason = _problem(op, had[row], has[row])
         if reason is None and op != "d" and row in lacking:
             reason = _LACKS_VALUE
+        if reason is None and op == "u" and row in moving:
+            reason = _CHANGES_KEY.format(", ".join(keys))
         if reason is not None:
             events.rejected[row] = reason
         else:
@@ -152,6 +161,23 @@ def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
             marks = pa.array(_UNAVAILABLE, pa.binary()).cast(values.type)
             places = pc.indices_nonzero(pc.is_in(values, marks))
             yield from (pc.list_parent_indices(column).take(places) if is_list else places).to_pylist()
+
+
+def _rows_with_other_key(before: pa.StructArray, after: pa.StructArray, keys: Sequence[str]) -> Iterator[int]:
+    """Yield the rows of which a key column has another value in the second image, and both values are present."""
+    for item, old, new in zip(before.type, before.flatten(), after.flatten(), strict=True):
+        if item.name in keys and not pa.types.is_nested(item.type):
+            yield from pc.indices_nonzero(pc.not_equal(old, new).fill_null(False)).to_pylist()
+
+
+def _changes_key(before: bytes, after: bytes, keys: Sequence[str]) -> bool:
+    """Return whether a key column has another value in the second image, and both values are present."""
+    try:
+        old, new = (from_json(image, dict[str, msgspec.Raw]) for image in (before, after))
+    except msgspec.DecodeError:
+        return False  # the image after the change is rejected when its fields are read
+    pairs = ((bytes(old.get(key, b"")), bytes(new.get(key, b""))) for key in keys)
+    return any(one != other for one, other in pairs if one not in _ABSENT and other not in _ABSENT)
 
 
 def _problem(op: str | None, has_before: bool, has_after: bool) -> str | None:

@@ -186,6 +186,25 @@ def test_fields_are_inferred_of_all_images() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_decoded", [False, True])
+def test_update_that_changes_a_key_column_is_rejected(is_decoded: bool) -> None:
+    events = [
+        event("u", BOB, {"id": 2, "name": "Rob"}),
+        event("u", BOB, {"id": 3, "name": "Bob"}),
+        event("u", after={"id": 4, "name": "no image before it"}),
+        event("u", {"id": None, "name": "key not logged"}, {"id": 5, "name": ""}),
+        event("d", before=ADA),
+    ]
+    if is_decoded:
+        (result,) = convert_batch(converter(keys=["id"]), decoded(*events))
+    else:
+        result = convert(*events, keys=["id"])
+    assert [*result.rejected] == [1]
+    assert "changes a key column (id)" in result.rejected[1]
+    assert result.records.column("id").to_pylist() == [2, 4, 5, 1]
+    assert not convert(*events).rejected
+
+
 def test_only_tombstones_and_bad_events_give_no_rows() -> None:
     sections: list[dict[str, Any]] = [{}, {"fields": FIELDS}]
     for section in sections:
