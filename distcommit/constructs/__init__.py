@@ -13,6 +13,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
     "converter": {
         "avro": "converters.registry_formats.avro:AvroConverter",
         "cast": "converters.cast:Cast",
+        "debezium": "converters.debezium:DebeziumConverter",
         "drop": "converters.projection:Drop",
         "explode": "converters.nested:Explode",
         "filter": "converters.filter:Filter",

@@ -16,7 +16,8 @@ class DeclaredExtract(SettingsModel):
     source.
 
     Attributes:
-        keys: columns that are unique together. Database sinks with `mode: upsert` use them if they have no `keys`.
+        keys: columns that are unique together. Database sinks with `mode: upsert` or `mirror` use them if they have no
+            `keys`.
         delta_fields: columns whose values identify new or newer rows. Writers and `distcommit status` receive them.
     """
 

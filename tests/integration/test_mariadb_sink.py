@@ -23,6 +23,8 @@ from distcommit.core.interfaces.committer import (
     Committed,
     RetryLater,
 )
+from distcommit.core.interfaces.provenance import Provenance
+from distcommit.core.interfaces.sink import Origin
 from distcommit.sinks.databases.table_committer import CollisionError
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.sink import MariadbSink
@@ -31,6 +33,7 @@ from distcommit.sinks.mariadb.transactions import connected, execute, transactio
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
+from tests.unit.sinks.mirror_cases import Change, MirrorCases, rows_of
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -78,7 +81,7 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
     own_target.sql(f"DROP DATABASE {own_target.database}")
 
 
-class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
+class TestMariadb(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """Run the tests that all databases share."""
 
     refused_names: ClassVar = {
@@ -86,6 +89,19 @@ class TestMariadb(ServerTableSinkCases, NewestCases, OddInputCases):
         ("a ",): "a space at its end",
         ("\U0001f600",): "basic plane",
     }
+
+    def test_delete_of_a_row_that_another_table_references_fails_until_it_is_released(self, target: Target) -> None:
+        self.put_changes(target, 1, Change("k", "c", 1, 1))
+        key = "k varchar(255) COLLATE utf8mb4_nopad_bin"
+        target.sql(f"CREATE TABLE orders ({key}, FOREIGN KEY (k) REFERENCES a (k))", "INSERT INTO orders VALUES ('k')")
+        origin = Origin(Provenance("p", "o"), "one")
+        request = target.prepare(self.mirror(target), "a", 2, rows_of([Change("k", "d", None, 2)]), origin=origin)
+        refused(target.commit(self.mirror(target), request)[0], "foreign key constraint fails")
+        assert target.rows("a", "k") == [("k",)]
+
+    @pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_general_nopad_ci"])
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target, collation: str) -> None:
+        self.refuses_inexact_keys(target, f"k varchar(20) COLLATE {collation}")
 
 
 # -- the rows

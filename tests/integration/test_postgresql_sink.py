@@ -28,6 +28,7 @@ from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
+from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -75,7 +76,7 @@ def target(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Target]:
     own_target.sql(f"DROP SCHEMA {own_target.schema} CASCADE")
 
 
-class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
+class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """Run the tests that all databases share."""
 
     keeps_negative_zero = True
@@ -87,6 +88,19 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, OddInputCases):
         ("ctid",): "that the database reserves",
         ("xmin",): "that the database reserves",
     }
+
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target) -> None:
+        target.sql("CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        for key in ("k text COLLATE no_case", "k char(5)"):
+            self.refuses_inexact_keys(target, key)
+        self.refuses_inexact_keys(target, "k text", "CREATE UNIQUE INDEX ON inexact (k COLLATE no_case)")
+
+    def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
+        self.keeps_rows(
+            target,
+            "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+            "CREATE TRIGGER keeps BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION keeps()",
+        )
 
 
 # -- the rows

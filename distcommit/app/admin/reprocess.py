@@ -104,9 +104,9 @@ def _require_complete_plans(folders: JobFolders) -> None:
             "a job with a table whose mode is replace can't reprocess",
             id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
-            expected="sink.mode: append or upsert",
+            expected="sink.mode: append, upsert or mirror",
             found="replace: reprocessed records would replace all rows of their dataset",
-            todo=("set mode to append (or upsert) for this command, so that its rows are added to the existing ones"),
+            todo="set mode to append for this command, so that its rows are added to the existing ones",
         )
 
 

@@ -124,6 +124,11 @@ class LedgerTableCommitter(RowLoadingCommitter):
         (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {condition}", (target,)).fetchone()
         return bool(rows)
 
+    def has_commits_of_others(self, target: str, tag: int) -> bool:
+        condition = f"target = %s AND tag <> %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
+        (rows,) = self.execute(f"SELECT count(*) FROM {{ledger}} WHERE {condition}", (target, tag)).fetchone()
+        return bool(rows)
+
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         """Return the number of rows with the dataset's tag; None without tags, or if the mode is not `append`."""
         if not self._settings.takes_back:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 import pyarrow as pa
@@ -17,9 +18,11 @@ from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.databases.arrow_conversion import refused_value
+from distcommit.sinks.databases.mirrored_changes import DELETED_AT, apply_changes, check_exact_keys, deleted_schema
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
+from distcommit.sinks.databases.tables import Table
 from distcommit.sinks.databases.upsert_order import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
@@ -27,40 +30,16 @@ LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 _IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
-class Table(Protocol):
-    """A table that no other session can alter until the transaction ends."""
-
-    @property
-    def shown(self) -> str:
-        """The table's name in messages and in the ledger."""
-
-    @property
-    def identity(self) -> int:
-        """A number that changes when the table is recreated, as far as the database permits."""
-
-    def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns.
-        Raises RefusedError if the table does not take them."""
-
-    def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
-
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last one counts.
-        Raises the errors of `copy`, and RefusedError if a key is null."""
-
-    def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
-
-
 class RowLoadingCommitter(TableCommitter):
     """Committer that loads staged rows into tables. A subclass implements the tables and the ledger of one database.
 
     Attributes:
         forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
+        exact_keys: how an operator makes a table compare its keys by bytes.
     """
 
     forgotten: ClassVar[str] = "target"
+    exact_keys: ClassVar[str]
 
     def __init__(self, settings: TableSink, context: CommitterContext) -> None:
         self._settings, self._context = settings, context
@@ -82,19 +61,76 @@ class RowLoadingCommitter(TableCommitter):
     def had_commits(self, target: str) -> bool:
         """Return whether the ledger has a commit of any store to the table."""
 
+    @abstractmethod
+    def has_commits_of_others(self, target: str, tag: int) -> bool:
+        """Return whether the ledger has a commit to the table by another store, dataset or branch than that of the
+        tag."""
+
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        table = None
+        settings, table, deleted = self._settings, None, None
+        self._check_operation(request)
         for batches, newer in self._runs(request):
+            schema = batches[0].schema
+            if settings.mode == "mirror":
+                schema = schema.remove(schema.get_field_index(settings.operation))
             if table is None:
-                table = self._table(request, row, batches[0].schema)
+                table = self._table(request, row, schema)
                 self._targets[request.dataset_urn, request.branch] = (table.shown, table.identity)
-                if self._settings.mode == "replace":
+                if settings.mode == "replace":
                     self._delete_older(table, request)
-            table.fit(batches[0].schema, add_columns=self._settings.evolve == "add_columns")
-            if self._settings.mode == "upsert":
-                table.upsert(batches, self._settings.keys, newer)
+            table.fit(schema, add_columns=settings.evolve == "add_columns")
+            if settings.mode == "mirror":
+                if deleted is None:
+                    deleted = self._deleted_keys(request, table, schema)
+                    for each in (table, deleted):
+                        check_exact_keys(each, settings.keys, self.exact_keys)
+                deleted.fit(deleted_schema(schema, settings.keys, settings.version), add_columns=True)
+                changes = pa.Table.from_batches(batches)
+                apply_changes(table, deleted, changes, settings.keys, settings.operation, newer, self._now_s())
+            elif settings.mode == "upsert":
+                table.upsert(batches, settings.keys, newer)
             else:
                 table.copy(batches)
+
+    def _check_operation(self, request: CommitRequest) -> None:
+        """Raise RefusedError if the rows were staged as changes and the sink does not apply changes now, or the other
+        way round."""
+        expected = self._settings.operation if self._settings.mode == "mirror" else ""
+        for info in request.infos:
+            staged = info.get("operation", "")
+            if staged != expected:
+                as_staged = f"`mode: mirror` and `operation: {staged}`" if staged else "another mode than mirror"
+                raise RefusedError(
+                    f"the rows were staged with {as_staged}. Nothing was written. Restore the setting, release the"
+                    " dataset with retry, and change the setting after the next run"
+                )
+
+    def _deleted_keys(self, request: CommitRequest, table: Table, schema: pa.Schema) -> Table:
+        """Return the table of deleted keys, without expired ones; create it if it is missing. Raises RefusedError if
+        another dataset or job writes to the mirrored table."""
+        urn, settings = request.dataset_urn, self._settings
+        if self.has_commits_of_others(table.shown, tag_of(self._context.store_id, urn, request.branch)):
+            raise RefusedError(
+                f"another dataset, branch or job has written to table {table.shown}, and changes of two sources have no"
+                f" common order. Nothing was written. Name another table; or set {self.forgotten} to null in the rows"
+                f" of {LEDGER} whose source does not write to the table any more. Then release the dataset with retry"
+            )
+        name = settings.deleted_table_of(urn)
+        deleted = self.find(name, {})
+        if deleted is None and not settings.create:
+            columns = ", ".join(deleted_schema(schema, settings.keys, settings.version).names)
+            raise RefusedError(
+                f"the table of deleted keys {self.shown(name)} does not exist. Create it with the columns {columns} and"
+                f" the primary key {', '.join(settings.keys)}, or set `create: true`, then release the dataset with"
+                " retry"
+            )
+        if deleted is None:
+            return self.create_table(name, deleted_schema(schema, settings.keys, settings.version), {})
+        deleted.delete_before(DELETED_AT, self._now_s() - settings.keep_deleted_days * 86_400)
+        return deleted
+
+    def _now_s(self) -> int:
+        return int(time.time())
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
         of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
@@ -200,10 +236,22 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
 
 
+def columns_to_empty(names: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
+    """Return the table's columns that rows with these columns lack, except those with a default."""
+    return [name for name, column in columns.items() if name not in names and not column.has_default]
+
+
 def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
     return RefusedError(
         f"a trigger of table {shown} drops rows: {sent} were sent, {inserted} were inserted; remove the trigger, then"
         " release the dataset with retry"
+    )
+
+
+def kept_rows_error(shown: str) -> RefusedError:
+    return RefusedError(
+        f"a trigger of table {shown} keeps rows that were to be deleted; remove the trigger, then release the dataset"
+        " with retry"
     )
 
 

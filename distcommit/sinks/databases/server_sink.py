@@ -155,7 +155,7 @@ class ServerSink(TableSink):
         with closing(driver.client.connect(self.url, self.password_text, self.tls)) as connection:
             if self.two_phase and driver.require_prepared is not None:
                 driver.require_prepared(connection)
-            return f"{self.server} accepts the user"
+            return f"{self.server} accepts the user{self.version_warning}"
 
     def _driver(self) -> Driver:
         with needing_client(self.type):

@@ -33,6 +33,7 @@ class StagedRows(CoveringWriter):
     - `covered`: result of `OffsetCoverage.covered`.
     - `ledger`: identity of the ledger that must commit the rows.
     - `epochs`: if the rows are reprocessed from error files, the epochs in which they were rejected.
+    - `operation`: the operation column, if the rows are changes.
     - `by_reading`: true if positions count the records read, instead of being stored by the source.
 
     Args:
@@ -41,6 +42,7 @@ class StagedRows(CoveringWriter):
         ledger: returns the identity of the ledger; called at the end, if there are rows.
         check: raises a ConfigurationError if the table can't take rows of a schema.
         with_positions: whether each row gets two columns with its source partition and position.
+        operation: the operation column, if the rows are changes.
     """
 
     def __init__(
@@ -51,10 +53,11 @@ class StagedRows(CoveringWriter):
         check: Callable[[pa.Schema], None],
         *,
         with_positions: bool = False,
+        operation: str = "",
     ) -> None:
         super().__init__(origin)
         self._area, self._ledger = area, ledger
-        self._origin, self._with_positions = origin, with_positions
+        self._origin, self._with_positions, self._operation = origin, with_positions, operation
         self._check, self._checked = check, pa.schema([])
         self._files: list[list[Any]] = []
         self._waiting: list[pa.RecordBatch] = []
@@ -82,7 +85,8 @@ class StagedRows(CoveringWriter):
         reprocessed = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
         provenance = self._origin.provenance
         by_reading = {"by_reading": True} if provenance is not None and provenance.counts_reading else {}
-        return Prepared([{**info, "ledger": self._ledger(), **reprocessed, **by_reading}])
+        changes = {"operation": self._operation} if self._operation else {}
+        return Prepared([{**info, "ledger": self._ledger(), **reprocessed, **by_reading, **changes}])
 
     def abort(self) -> None:
         self._waiting.clear()

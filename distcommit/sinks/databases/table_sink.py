@@ -8,11 +8,12 @@ from functools import lru_cache, partial
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import ConfigDict, field_validator
+from pydantic import ConfigDict, Field, field_validator
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.core.interfaces.committer import CommitterContext, releasing
+from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_checks import check_distinct
@@ -20,10 +21,13 @@ from distcommit.core.support.settings_model import SettingError, checks, rule
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
+from distcommit.sinks.databases.mirrored_changes import DELETED_AT, ChangeCheck, is_operation_type
 from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 
+_LOG_POSITION = "_position"
+"""Column of the converter `debezium`."""
 ANOTHER_TARGET = (
     "restore the old value, because committed rows and their ledger are at the old target; or give the job new folders"
     " (paths)"
@@ -36,12 +40,18 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     Attributes:
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
         mode: `append` inserts rows. `upsert` replaces the row with the same keys, unless that row is newer; of several
-            new rows the last one counts. `replace` replaces all rows of the dataset by those that a run has read; it
-            requires policy `full`, and excludes `limits.seconds`, optional branches and `dataset reprocess`.
-        keys: columns that identify rows of mode `upsert`, by default `source.extract.keys`. The table must have a
-            unique index on them.
-        version: column of integers, decimals, floats or times of mode `upsert`, whose greater value is newer. Without
-            it, rows are compared by their position in the source partition, for which the table has four more columns.
+            new rows the last one counts. `mirror` applies changes: it upserts rows, or deletes the row with the same
+            keys, as the column `operation` says. `replace` replaces all rows of the dataset by those that a run has
+            read; it requires policy `full`, and excludes `limits.seconds`, optional branches and `dataset reprocess`.
+        keys: columns that identify rows of the modes `upsert` and `mirror`, by default `source.extract.keys`. The table
+            must have a unique index on them.
+        version: column of integers, decimals, floats or times of the modes `upsert` and `mirror`, whose greater value
+            is newer. Without it, rows are compared by their position in the source partition, for which the table has
+            four more columns.
+        operation: text column of mode `mirror`, which is not stored: `d` or `delete` deletes the row; `c`, `r`, `u`,
+            `i`, `create`, `read`, `update`, `insert` or `upsert` inserts or replaces it. Other records are rejected.
+        keep_deleted_days: days for which mode `mirror` remembers a deleted key. An older change of the key that is read
+            within this time does not restore the row.
         tags: whether each row has two more columns with its dataset and epoch. Then a committed epoch can be taken
             back, and datasets that share a table can be replaced.
         create: whether missing tables are created.
@@ -52,9 +62,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     table: str = DATASET
-    mode: Literal["append", "upsert", "replace"] = "append"
+    mode: Literal["append", "upsert", "mirror", "replace"] = "append"
     keys: tuple[str, ...] = ()
     version: str = ""
+    operation: str = Field(default="_op", min_length=1)
+    keep_deleted_days: int = Field(default=30, ge=1, le=36_500)
     tags: bool = False
     create: bool = True
     evolve: Literal["none", "add_columns"] = "none"
@@ -68,18 +80,33 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @rule
     def _fits_mode(self) -> Iterator[SettingError]:
-        if self.mode == "upsert" and not self.keys:
-            yield SettingError("must be set with mode: upsert", "keys", remedy="set it, or source.extract.keys")
-        if self.mode != "upsert" and self.keys:
-            yield SettingError("must only be set with mode: upsert", "keys")
-        if self.mode != "upsert" and self.version:
-            yield SettingError("must only be set with mode: upsert", "version")
+        if self.by_keys and not self.keys:
+            yield SettingError(f"must be set with mode: {self.mode}", "keys", remedy="set it, or source.extract.keys")
+        if not self.by_keys and self.keys:
+            yield SettingError("must only be set with mode: upsert or mirror", "keys")
+        if not self.by_keys and self.version:
+            yield SettingError("must only be set with mode: upsert or mirror", "version")
         elif self.version in self.keys:
             yield SettingError("must not be one of keys", "version")
-        if self.mode == "upsert" and self.tags:
-            yield SettingError("must not be true with mode: upsert, which cannot be rolled back", "tags")
+        if self.by_keys and self.tags:
+            yield SettingError(f"must not be true with mode: {self.mode}, which cannot be rolled back", "tags")
+        if self.mode != "mirror":
+            for name in sorted(self.model_fields_set & {"operation", "keep_deleted_days"}):
+                yield SettingError("must only be set with mode: mirror", name)
+        elif self.operation in (*self.keys, self.version):
+            yield SettingError("must not be one of keys, nor version", "operation")
+        if self.mode == "mirror" and self.shares_tables:
+            yield SettingError(
+                "must contain {dataset} with mode: mirror, because two sources of one table have no common order",
+                "table",
+            )
         if self.mode == "replace" and self.shares_tables and not self.tags:
             yield SettingError("must be true with mode: replace in a table that datasets share", "tags")
+
+    @property
+    def by_keys(self) -> bool:
+        """Whether the mode replaces rows by their keys."""
+        return self.mode in ("upsert", "mirror")
 
     @property
     def name(self) -> str:
@@ -90,6 +117,25 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @abstractmethod
     def table_of(self, dataset_urn: str) -> str: ...
+
+    def deleted_table_of(self, dataset_urn: str) -> str:
+        """Return the table of deleted keys of mode `mirror`."""
+        return self.model_copy(update={"table": f"distcommit_deleted_{self.table}"}).table_of(dataset_urn)
+
+    @property
+    def rejection_check(self) -> RowChecker | None:
+        return ChangeCheck(self.keys, self.operation, self.version) if self.mode == "mirror" else None
+
+    @property
+    def version_warning(self) -> str:
+        """A line to add to the text of `check_connection` if changes are ordered by their position in the source's log;
+        empty otherwise."""
+        if self.mode != "mirror" or self.version != _LOG_POSITION:
+            return ""
+        return (
+            f"\nsink.version is {_LOG_POSITION}, which loses changes of PostgreSQL: rows of a snapshot can have a"
+            " greater position than changes that are committed later. If the source is PostgreSQL, remove sink.version"
+        )
 
     def shown(self, table: str) -> str:
         return table
@@ -107,12 +153,13 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return self.tags and self.mode == "append"
 
     def required_columns(self) -> Sequence[str]:
-        return (*self.keys, *([self.version] if self.version else []))
+        operation = [self.operation] if self.mode == "mirror" else []
+        return (*self.keys, *([self.version] if self.version else []), *operation)
 
     @property
     def has_order_columns(self) -> bool:
         """Whether tables have the columns by which upserts determine the newer of two rows."""
-        return self.mode == "upsert" and not self.version
+        return self.by_keys and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise ConfigurationError if a key column is missing, the version column is missing or has no order, or a
@@ -123,6 +170,16 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             raise ConfigurationError(
                 "there is no such column", id="SINK_COLUMN_INVALID", key="keys", column=wrong[0], found=", ".join(names)
             )
+        nested = [key for key in self.keys if self.mode == "mirror" and pa.types.is_nested(schema.field(key).type)]
+        if nested:
+            raise ConfigurationError(
+                "a key column must have simple values",
+                id="SINK_COLUMN_INVALID",
+                key="keys",
+                column=nested[0],
+                found=str(schema.field(nested[0]).type),
+                todo="convert it with the converter `flatten` or `cast`, or name another one",
+            )
         if self.version and not _has_order(schema, self.version):
             raise ConfigurationError(
                 "the version column must be an integer, a decimal, a float or a time",
@@ -132,7 +189,18 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
                 found=str(schema.field(self.version).type) if self.version in names else "no such column",
                 todo="convert it with the converter `cast`, or name another one",
             )
-        wrong = [name for name in names if name.lower() in ORDER_COLUMNS]
+        if self.mode == "mirror" and not (
+            self.operation in names and is_operation_type(schema.field(self.operation).type)
+        ):
+            raise ConfigurationError(
+                "the operation column must be text",
+                id="SINK_COLUMN_INVALID",
+                key="operation",
+                column=self.operation,
+                found=str(schema.field(self.operation).type) if self.operation in names else "no such column",
+                todo="add the converter `debezium`, or name a column that has the operation of each record",
+            )
+        wrong = [name for name in names if name.lower() in (*ORDER_COLUMNS, DELETED_AT)]
         if wrong:
             todo = "rename it with the converter `rename`"
             raise ConfigurationError(
@@ -141,7 +209,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         ledger, with_order = self.ledger_of(attempt), self.has_order_columns
-        return StagedRows(area, origin, ledger, self.check_schema, with_positions=with_order)
+        operation = self.operation if self.mode == "mirror" else ""
+        return StagedRows(area, origin, ledger, self.check_schema, with_positions=with_order, operation=operation)
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:

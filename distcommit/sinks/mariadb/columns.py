@@ -85,6 +85,7 @@ class Column:
         unsigned: whether numbers are unsigned.
         nullable: whether the column takes null.
         shown: name, declared type and `not null`, for messages.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str
@@ -93,18 +94,19 @@ class Column:
     unsigned: bool
     nullable: bool
     shown: str
+    has_default: bool
 
     @property
     def fraction(self) -> int:
         return self.sizes[0] if self.sizes else 0
 
 
-def column_of(name: str, declared: str, *, nullable: bool) -> Column:
+def column_of(name: str, declared: str, *, nullable: bool, has_default: bool = False) -> Column:
     match = _TYPE.fullmatch(declared)
     kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
     shown = f"{name} {declared}{'' if nullable else ' not null'}"
-    return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown)
+    return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown, has_default)
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:

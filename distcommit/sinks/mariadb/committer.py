@@ -67,6 +67,7 @@ class MariadbCommitter(ServerCommitter):
 
     driver_error: ClassVar = MySQLError
     now: ClassVar = "UTC_TIMESTAMP(6)"
+    exact_keys: ClassVar = "Give them the collation utf8mb4_nopad_bin, or utf8mb4_0900_bin in MySQL"
     row_columns: ClassVar = "id, store, dataset, branch"
     row_condition: ClassVar = "id = %s"
 

@@ -14,6 +14,7 @@ from pymysql.err import MySQLError
 
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     identity_in,
     missing_columns,
     new_identity,
@@ -30,6 +31,10 @@ _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
 """Codes of warnings: VALUES() is deprecated in MySQL; the binary log is in statement format."""
 _SLICE_ROWS = 1024
+_COMPARED_ROWS = 200
+"""Rows of a statement that compares keys with literals."""
+_EXACT = re.compile(r"_(nopad|0900)_bin$")
+"""Names of collations that compare bytes, with spaces at the end. Others ignore these, even `utf8mb4_bin`."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
@@ -93,7 +98,9 @@ class Table:
             if inserted != rows:
                 raise RefusedError(f"table {self.shown} drops rows: {rows} were sent, {inserted} were inserted")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
         sees those that are already set."""
         names = batches[0].schema.names
@@ -101,7 +108,9 @@ class Table:
         check_keys(batches, keys, self.columns)
         other_columns = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
         is_newer = newer.condition(lambda name: f"VALUES({quoted(name)})", quoted)
-        changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in other_columns)
+        absent = map(quoted, columns_to_empty(names, self.columns) if whole else ())
+        changed = "".join(f"{name} = IF({is_newer}, NULL, {name}), " for name in absent)
+        changed += ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in other_columns)
         for _, statement in self._statements(batches, f" ON DUPLICATE KEY UPDATE {changed}"):
             self._insert(statement)
 
@@ -109,6 +118,49 @@ class Table:
         location = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
+
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
+        names, deleted = batches[0].schema.names, 0
+        for rows in self._literals(batches, keys):
+            older = [
+                f"({_are_equal(keys, row)} AND {newer.condition(row.__getitem__, quoted)})"
+                for row in (dict(zip(names, literals, strict=True)) for literals in rows)
+            ]
+            statement = f"DELETE FROM {quoted(self.shown)} WHERE {' OR '.join(older)}"
+            deleted += execute(self.connection, statement.encode("utf-8", "surrogateescape")).rowcount
+        return deleted
+
+    def delete_before(self, column: str, value: int) -> None:
+        execute(self.connection, f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < {value}")
+
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        collations = execute(self.connection, f"SHOW FULL COLUMNS FROM {quoted(self.shown)}").fetchall()
+        of_texts = {name: collation for name, _, collation, *_ in collations if name in keys and collation is not None}
+        return [f"{name} ({collation})" for name, collation in of_texts.items() if not _EXACT.search(collation)]
+
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
+        table, present = quoted(self.shown), list[int]()
+        if execute(self.connection, f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:
+            return present  # as during a snapshot, whose rows need no comparison
+        begin = 0
+        for rows in self._literals([batch.select([*keys])], keys):
+            conditions = [_are_equal(keys, dict(zip(keys, literals, strict=True))) for literals in rows]
+            statement = " UNION ALL ".join(
+                f"SELECT {row} FROM DUAL WHERE EXISTS (SELECT 1 FROM {table} WHERE {condition})"
+                for row, condition in enumerate(conditions, begin)
+            )
+            result = execute(self.connection, statement.encode("utf-8", "surrogateescape"))
+            present += [row for (row,) in result.fetchall()]
+            begin += len(rows)
+        return present
+
+    def _literals(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> Iterator[list[list[str]]]:
+        """Yield the rows as SQL literals, as many as one statement compares."""
+        check_keys(batches, keys, self.columns)
+        for batch in batches:
+            for begin in range(0, batch.num_rows, _COMPARED_ROWS):
+                sent = values(batch.slice(begin, _COMPARED_ROWS), self.columns)
+                yield [[self.connection.escape(value) for value in row] for row in sent]
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
         names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
@@ -175,6 +227,10 @@ class Table:
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
 
 
+def _are_equal(keys: Sequence[str], literals: Mapping[str, str]) -> str:
+    return " AND ".join(f"{quoted(key)} = {literals[key]}" for key in keys)
+
+
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
     """Return the table, locked; None if it does not exist. Raises RefusedError if it is a view or its engine is not
     InnoDB."""
@@ -192,8 +248,8 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
         )
     shown = execute(connection, f"SHOW COLUMNS FROM {quoted(name)}").fetchall()
     columns = {
-        column: column_of(column, declared, nullable=nullable == "YES")
-        for column, declared, nullable, _, _, extra in shown
+        column: column_of(column, declared, nullable=nullable == "YES", has_default=default is not None or extra != "")
+        for column, declared, nullable, _, default, extra in shown
         if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # generated columns
     }
     return Table(connection, name, columns, most_bytes, tags, identity_in(comment))

@@ -30,7 +30,7 @@ _CLIENT = 2000
 _COLLISIONS = {1020, 1213, 1412}
 """Codes of a concurrently changed row, a deadlock, and a concurrently altered table."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
-_OF_ROWS |= {3140, 3819, 4025}
+_OF_ROWS |= {1217, 1451, 3140, 3819, 4025}
 """Codes of values, constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
 """Codes of column names that are too long, used twice, or not allowed."""

@@ -87,12 +87,14 @@ class Column:
         kind: its type as in pg_type; for a domain, the underlying type.
         modifier: length or digits, as in pg_attribute; -1 for none.
         shown: name and type, for messages.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str
     kind: str
     modifier: int
     shown: str
+    has_default: bool = False
 
 
 def column_type(field: pa.Field) -> str:

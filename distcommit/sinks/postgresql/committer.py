@@ -40,6 +40,7 @@ class PostgresqlCommitter(ServerCommitter):
     driver_error: ClassVar = psycopg.Error
     identity_column: ClassVar = "target_oid"
     now: ClassVar = "now()"
+    exact_keys: ClassVar = 'Give them and their index a deterministic collation such as "C", and the type text'
 
     def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)

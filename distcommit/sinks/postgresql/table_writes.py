@@ -15,7 +15,9 @@ from psycopg import sql
 from distcommit.core.errors import plain_text
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     dropped_rows_error,
+    kept_rows_error,
     missing_columns,
     tagged,
     with_tags,
@@ -31,11 +33,22 @@ _ORDER = sql.Identifier("_distcommit_order")
 _THERE = sql.Identifier("_distcommit_t")
 _COLUMNS = """
 SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'text' WHEN 'd' THEN b.typname ELSE t.typname END,
-    CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
+    CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
+    a.atthasdef OR a.attidentity <> ''
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 """
+_INEXACT = """
+SELECT a.attname FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = %s AND a.attname = ANY(%s) AND EXISTS (
+    SELECT FROM pg_catalog.pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = a.attcollation OR EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        WHERE i.indrelid = a.attrelid AND a.attnum = ANY(i.indkey) AND c.oid = ANY(i.indcollation)
+    ))
+)
+"""
+"""Key columns that have a nondeterministic collation, or an index with one, which ON CONFLICT could use."""
 _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass({})"
 
 
@@ -119,20 +132,18 @@ class Table:
             if cursor.rowcount != sent:
                 raise dropped_rows_error(self.shown, sent, cursor.rowcount)
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        check_keys(batches, keys, self.columns)
-        names = batches[0].schema.names
-        listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (names, keys))
-        parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
-        self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
-        self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
-        self.copy(batches, into=_ROWS)
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
+        names, parts = batches[0].schema.names, self._copied(batches, keys)
         other_columns = [sql.Identifier(name) for name in names if name not in keys]
         is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
         changed = sql.SQL(", ").join(
             sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _THERE)
             for name in other_columns
         )
+        for name in map(sql.Identifier, columns_to_empty(names, self.columns) if whole else ()):
+            changed += sql.SQL(", {0} = CASE WHEN {1} THEN NULL ELSE {2}.{0} END").format(name, is_newer, _THERE)
         statement = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(statement, parts).fetchone() or (0,)
         inserted = self._execute(
@@ -144,6 +155,45 @@ class Table:
         if other_columns and inserted != sent:
             raise dropped_rows_error(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
+
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
+        parts = self._copied(batches, keys)
+        parts["newer"] = sql.SQL(newer.condition(self._named("_distcommit_rows"), self._named("_distcommit_t")))
+        statement: LiteralString = "DELETE FROM {table} AS _distcommit_t USING {rows} WHERE {equal} AND {newer}"
+        deleted = self._execute(statement, parts).rowcount
+        statement = "SELECT 1 FROM {table} AS _distcommit_t JOIN {rows} ON {equal} AND {newer} LIMIT 1"
+        if deleted < sum(batch.num_rows for batch in batches) and self._execute(statement, parts).fetchone():
+            raise kept_rows_error(self.shown)
+        self._execute("DROP TABLE {rows}", parts)
+        return deleted
+
+    def delete_before(self, column: str, value: int) -> None:
+        parts = {"table": self.identifier, "column": sql.Identifier(column), "value": sql.Literal(value)}
+        self._execute("DELETE FROM {table} WHERE {column} < {value}", parts)
+
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        padded = {key for key in keys if self.columns[key].kind == "bpchar"}  # ignores spaces at the end
+        return sorted(padded | {name for (name,) in self.connection.execute(_INEXACT, (self.identity, [*keys]))})
+
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
+        parts = self._copied([batch.select([*keys])], keys)
+        numbers = self._execute("SELECT {order} FROM {rows} JOIN {table} AS _distcommit_t ON {equal}", parts).fetchall()
+        self._execute("DROP TABLE {rows}", parts)
+        return [number - 1 for (number,) in numbers]
+
+    def _copied(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> dict[str, sql.Composable]:
+        """Copy rows into a temporary table that also numbers them from 1, and return the parts of statements about
+        it."""
+        check_keys(batches, keys, self.columns)
+        listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (batches[0].schema.names, keys))
+        equal = sql.SQL(" AND ").join(
+            sql.SQL("{0}.{2} = {1}.{2}").format(_ROWS, _THERE, sql.Identifier(k)) for k in keys
+        )
+        parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER, "equal": equal}
+        self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
+        self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
+        self.copy(batches, into=_ROWS)
+        return parts
 
     def _named(self, row: str) -> Callable[[str], str]:
         return lambda name: f"{row}.{sql.Identifier(name).as_string(self.connection)}"
@@ -216,7 +266,10 @@ def create(
 
 def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
     rows = connection.execute(_COLUMNS, (oid,)).fetchall()
-    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in rows}
+    return {
+        name: Column(name, kind, modifier, f"{name} {shown}", has_default)
+        for name, kind, modifier, shown, has_default in rows
+    }
 
 
 def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:

@@ -48,11 +48,13 @@ class Column:
         name: name in the table.
         declared: declared type, as written; empty for none.
         in_key: whether the column is part of the primary key.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str
     declared: str
     in_key: bool
+    has_default: bool = False
 
     @property
     def shown(self) -> str:

@@ -34,6 +34,7 @@ _NAMED = "INSERT OR IGNORE INTO {ledger} (store, dataset, branch, commit_id) VAL
 class SqliteCommitter(LedgerTableCommitter):
     driver_error: ClassVar = sqlite3.Error
     now: ClassVar = "CURRENT_TIMESTAMP"
+    exact_keys: ClassVar = "Copy it into a table whose key columns are declared without COLLATE"
 
     def __init__(self, connection: sqlite3.Connection, settings: TableSink, context: CommitterContext) -> None:
         super().__init__(settings, context)

@@ -75,14 +75,20 @@ class SqliteSink(TableSink):
         super().check_schema(schema)
         for field in schema:
             column_type(field)
-        if self.version and pa.types.is_decimal(schema.field(self.version).type):
-            raise ConfigurationError(
-                "SQLite stores decimals as text, which is ordered otherwise",
-                id="SINK_COLUMN_INVALID",
-                key="version",
-                column=self.version,
-                todo="convert it with the converter `cast`, or name another column",
-            )
+        compared = {
+            "version": (self.version,) if self.version else (),
+            "keys": self.keys if self.mode == "mirror" else (),
+        }
+        for key, names in compared.items():
+            for name in names:
+                if pa.types.is_decimal(schema.field(name).type):
+                    raise ConfigurationError(
+                        "SQLite stores decimals as text, which is compared otherwise: 1.0 does not equal 1.00",
+                        id="SINK_COLUMN_INVALID",
+                        key=key,
+                        column=name,
+                        todo="convert it with the converter `cast`, or name another column",
+                    )
 
     def check_connection(self) -> str:
         folder = os.path.dirname(self.path)
@@ -95,7 +101,7 @@ class SqliteSink(TableSink):
                 found="a missing folder" if not os.path.isdir(folder) else "no permission",
                 todo="create the folder, or correct sink.path or the permissions",
             )
-        return f"{self.path} {'exists' if written == self.path else 'will be created'}"
+        return f"{self.path} {'exists' if written == self.path else 'will be created'}{self.version_warning}"
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         return committing_by(connected(self.path), lambda connection: SqliteCommitter(connection, self, context))

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
+    columns_to_empty,
     dropped_rows_error,
     identity_in,
+    kept_rows_error,
     missing_columns,
     new_identity,
     tagged,
@@ -54,7 +56,9 @@ class Table:
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._insert(batches, "")
 
-    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
+    def upsert(
+        self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
+    ) -> None:
         check_keys(batches, keys, self.columns)
         other_columns = [quoted(name) for name in batches[0].schema.names if name not in keys]
         is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
@@ -62,6 +66,8 @@ class Table:
             f"{name} = CASE WHEN {is_newer} THEN excluded.{name} ELSE {quoted(self.shown)}.{name} END"
             for name in other_columns or [quoted(keys[0])]
         )
+        for name in map(quoted, columns_to_empty(batches[0].schema.names, self.columns) if whole else ()):
+            changed += f", {name} = CASE WHEN {is_newer} THEN NULL ELSE {quoted(self.shown)}.{name} END"
         self._insert(batches, f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changed}")
 
     def _there(self, name: str) -> str:
@@ -83,6 +89,38 @@ class Table:
         location = " AND ".join(f"{quoted(name)} = ?" for name in tags)
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return self.connection.execute(statement, (*tags.values(),)).rowcount
+
+    def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
+        check_keys(batches, keys, self.columns)
+        names = batches[0].schema.names
+        is_newer = newer.condition(lambda name: f"?{names.index(name) + 1}", quoted)
+        older, deleted = f"FROM {quoted(self.shown)} WHERE {_are_equal(keys, names)} AND {is_newer}", 0
+        for batch in batches:
+            sent = values(batch, self.columns)
+            count = self.connection.executemany(f"DELETE {older}", sent).rowcount
+            if count < len(sent) and any(self.connection.execute(f"SELECT 1 {older}", row).fetchone() for row in sent):
+                raise kept_rows_error(self.shown)
+            deleted += count
+        return deleted
+
+    def delete_before(self, column: str, value: int) -> None:
+        self.connection.execute(f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < ?", (value,))
+
+    def inexact_keys(self, keys: Sequence[str]) -> list[str]:
+        """UNION compares texts by the collation of its first column."""
+        counted = "SELECT count(*) FROM (SELECT {} FROM {} WHERE 0 UNION SELECT 'a' UNION SELECT 'A' UNION SELECT 'a ')"
+        statements = {key: counted.format(quoted(key), quoted(self.shown)) for key in keys}
+        return [key for key, counts in statements.items() if self.connection.execute(counts).fetchone() != (3,)]
+
+    def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
+        statement = f"SELECT 1 FROM {quoted(self.shown)} WHERE {_are_equal(keys, keys)}"
+        rows = enumerate(values(batch.select([*keys]), self.columns))
+        return [row for row, key in rows if self.connection.execute(statement, key).fetchone()]
+
+
+def _are_equal(keys: Sequence[str], names: Sequence[str]) -> str:
+    """Return the condition that the keys equal the parameters, which have the order of the names."""
+    return " AND ".join(f"{quoted(key)} = ?{names.index(key) + 1}" for key in keys)
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
@@ -118,5 +156,8 @@ def quoted(name: str) -> str:
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
-    rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
-    return {column: Column(column, declared, key > 0) for column, declared, key in rows}
+    rows = connection.execute("SELECT name, type, pk, dflt_value FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
+    return {
+        name: Column(name, declared, key > 0, has_default=key > 0 or (default or "NULL").upper() != "NULL")
+        for name, declared, key, default in rows
+    }

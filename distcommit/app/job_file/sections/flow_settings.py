@@ -206,14 +206,18 @@ class FlowSettings(ChainSettings):
     @model_validator(mode="before")
     @classmethod
     def _upsert_by_keys_of_the_extract(cls, tree: Any) -> Any:
-        """Give `source.extract.keys` to each sink of mode `upsert` that has no `keys`."""
+        """Give `source.extract.keys` to each sink of mode `upsert` or `mirror` that has no `keys`, and the keys
+        of a mirror to its converters `debezium`."""
         match tree:
             case {"source": {"extract": {"keys": [*keys]}}}:
                 tree = _with_keys(tree, keys)
         match tree:
             case {"source": {"extract": {"keys": [*keys]}}, "fork": {"branches": Mapping() as named} as fork}:
                 branches = {name: _with_keys(branch, keys) for name, branch in named.items()}
-                return {**tree, "fork": {**fork, "branches": branches}}
+                tree = {**tree, "fork": {**fork, "branches": branches}}
+        match tree:
+            case {"sink": {"mode": "mirror", "keys": [*keys]}, "converters": [*converters]}:
+                return {**tree, "converters": [_of_mirror(converter, keys) for converter in converters]}
         return tree
 
     @rule
@@ -258,9 +262,16 @@ def _datasets(converter: Converter) -> Sequence[str]:
 
 def _with_keys(chain: Any, keys: Sequence[Any]) -> Any:
     match chain:
-        case {"sink": {"mode": "upsert"} as sink} if not sink.get("keys"):
+        case {"sink": {"mode": "upsert" | "mirror"} as sink} if not sink.get("keys"):
             return {**chain, "sink": {**sink, "keys": keys}}
     return chain
+
+
+def _of_mirror(converter: Any, keys: Sequence[Any]) -> Any:
+    match converter:
+        case {"type": "debezium"} if "keys" not in converter:
+            return {**converter, "keys": keys}
+    return converter
 
 
 def _shows(sink: Any) -> bool:

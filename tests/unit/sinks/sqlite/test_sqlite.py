@@ -33,6 +33,7 @@ from distcommit.sinks.sqlite.transactions import connected, transaction
 from distcommit.steps.sink_step import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget
+from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
 
@@ -60,8 +61,20 @@ def target(tmp_path: Path) -> Target:
     return Target(tmp_path)
 
 
-class TestSqlite(TableSinkCases, NewestCases, OddInputCases):
+class TestSqlite(TableSinkCases, NewestCases, MirrorCases, OddInputCases):
     """The cases of every database, with SQLite."""
+
+    def test_decimal_key_is_rejected_before_the_run(self, target: Target) -> None:
+        schema = pa.schema([("k", pa.decimal128(9, 2)), ("_op", pa.string())])
+        with pytest.raises(ConfigurationError, match="SQLite stores decimals as text"):
+            self.mirror(target).check_schema(schema)
+
+    @pytest.mark.parametrize("collation", ["NOCASE", "RTRIM"])
+    def test_key_that_ignores_case_or_spaces_is_refused(self, target: Target, collation: str) -> None:
+        self.refuses_inexact_keys(target, f"k text COLLATE {collation}")
+
+    def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
+        self.keeps_rows(target, "CREATE TRIGGER keeps BEFORE DELETE ON a BEGIN SELECT RAISE(IGNORE); END")
 
 
 # -- what the rows are
