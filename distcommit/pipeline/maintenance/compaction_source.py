@@ -88,7 +88,7 @@ class CompactionSource(MaintenanceSource):
         sink = file_sink_of(self.flow, branch)
         if sink is None:
             return 0
-        in_row_groups = sink.streams and sink.ending.endswith(".parquet")
+        in_row_groups = sink.streams and sink.format == "parquet"
         return sink.target_file_bytes if in_row_groups else min(sink.target_file_bytes, _WHOLE_FILE_BYTES)
 
     def _key(self, file: LiveFile) -> Hashable | None:
