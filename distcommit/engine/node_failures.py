@@ -1,4 +1,4 @@
-"""Failures that may be the node's: a missing package, no temporary folder, a failed local disk, a store out of sight.
+"""Failures that may be the node's: a missing package, no temporary folder, a failed local disk.
 
 A task that meets such a failure raises NodeFailedError. Spark then runs it again on another executor and counts the
 failure for this one. All finished work is in the store, so the repeated task does only the rest.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from collections.abc import Iterator
 
-from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
+from distcommit.core.errors import error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.separate_store import file_system_at
-from distcommit.stores.state.job_store import marker_path, read_marker
 
 _OF_NODE = {
     errno.EDQUOT,
@@ -31,8 +29,6 @@ _OF_NODE = {
 }
 _LOCAL = "file"
 _NO_TEMPORARY_FOLDER = "No usable temporary directory"
-_SEEN: set[str] = set()
-"""Ids of the stores that this process has seen."""
 
 
 class NodeFailedError(Exception):
@@ -46,43 +42,6 @@ def hand_back(settings: RunSettings, error: BaseException | None) -> None:
     """
     if settings.hands_back and any(_is_of_node(cause, settings.store.fs) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
-
-
-def require_visible_store(settings: RunSettings) -> None:
-    """Check once in each process that this machine sees the run's store, not an empty folder or another job's store.
-
-    An unreadable store is no reason to fail: the task itself reports what it cannot read.
-
-    Raises:
-        NodeFailedError: if it does not, and another executor would repeat the task.
-        ConfigurationError: if it does not, and none would.
-    """
-    store = settings.store
-    if store.store_id in _SEEN:
-        return
-    found = "no such file"
-    try:
-        marker = read_marker(store.fs, store.roots, repairable=True)
-    except (OSError, DistcommitError):
-        return
-    if marker is not None:
-        found = f"the store {marker.store_id}"
-        if marker.store_id == store.store_id:
-            _SEEN.add(store.store_id)
-            return
-    error = ConfigurationError(
-        "an executor does not see the store",
-        id="STORE_NOT_VISIBLE",
-        path=marker_path(store.roots),
-        host=socket.gethostname(),
-        expected=f"the store {store.store_id}, as the driver sees it",
-        found=found,
-        todo="mount the folders of section paths on each machine under the same path, or use URLs of a shared"
-        " file system",
-    )
-    if settings.hands_back:
-        raise NodeFailedError(error_text(error, 1000)) from error
-    raise error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,11 @@ from distcommit.engine import node_failures
 from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.driver.run_recorder import recorded_run
-from distcommit.engine.node_failures import NodeFailedError, hand_back, require_visible_store
+from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.separate_store import TwoFileSystems
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import SimulatedFileSystem, World
@@ -196,26 +194,3 @@ def test_failure_of_a_store_across_the_network_is_not_the_nodes_although_the_out
     hand_back(settings, OSError(errno.EIO, "of the name node", "/no-such-folder/store/a"))
     with pytest.raises(NodeFailedError):
         hand_back(settings, OSError(errno.EIO, "of the node's disk", "/no-such-folder/output/a"))
-
-
-@pytest.mark.parametrize("other", [None, "another-store"])
-def test_store_out_of_sight_is_handed_back_and_then_an_error(
-    other: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The path is an empty folder of this machine, or has the store of another job with the same folders."""
-    monkeypatch.setattr(node_failures, "_SEEN", set())
-    fs, roots = LocalFileSystem(), Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
-    settings = replace(WORLD.begin(Machine(), DATA), store=open_store(fs, roots, "j", create=True))
-    require_visible_store(settings)
-    elsewhere = Roots(*(str(tmp_path / "else" / name) for name in ("store", "staging", "output")))
-    if other is not None:
-        open_store(fs, elsewhere, "j", create=True)
-    hidden = replace(settings, store=replace(settings.store, roots=elsewhere))
-    require_visible_store(hidden)  # this process has seen it
-    monkeypatch.setattr(node_failures, "_SEEN", set())
-    with pytest.raises(ConfigurationError, match=r"does not see the store.*mount the folders") as failed:
-        require_visible_store(hidden)
-    assert failed.value.id == "STORE_NOT_VISIBLE"
-    assert failed.value.found.startswith("no such file" if other is None else "the store ")
-    with pytest.raises(NodeFailedError, match="STORE_NOT_VISIBLE"):
-        require_visible_store(replace(hidden, hands_back=True))
