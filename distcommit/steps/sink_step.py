@@ -47,11 +47,12 @@ class SinkCommitStep(CommitStep):
 
     type_name: ClassVar[str] = "sink-commit"
     version: ClassVar[int] = 1
-    __slots__ = ("_counters", "_counts", "_is_changed", "context", "request", "sink")
+    __slots__ = ("_changed", "_counters", "_counts", "context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
         self.sink, self.request, self.context = sink, request, context
-        self._counts, self._counters, self._is_changed = Counter[str](), tuple[SinkCounter, ...](), False
+        self._counts, self._counters = Counter[str](), tuple[SinkCounter, ...]()
+        self._changed: CommitRequest | None = None
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
@@ -71,14 +72,17 @@ class SinkCommitStep(CommitStep):
 
     @property
     def is_changed(self) -> bool:
-        return self._is_changed
+        return self._changed is not None
+
+    def accept_change(self) -> None:
+        self.request, self._changed = self._changed or self.request, None
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
         return self.request.attempts if self.sink.prepares_at_target else ()
 
     def to_row(self) -> list[Any]:
-        request = self.request
+        request = self._changed or self.request
         infos, bases, attempts = list(request.infos), list(request.bases), list(request.attempts)
         names = [self.sink.name, request.dataset_urn, request.epoch]
         return [*names, infos, request.branch, bases, request.infos_version, attempts]
@@ -146,6 +150,7 @@ class SinkCommitStep(CommitStep):
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
+            step._changed = None
             try:
                 requests[index] = step._current_request()
             except SinkUnavailableError as error:
@@ -191,7 +196,10 @@ class SinkCommitStep(CommitStep):
                 found=str(len(outcomes)),
                 todo="correct the committer's `commit`",
             )
-        return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
+        results = [step._result(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
+        for step, (_, changed) in zip(steps, results, strict=True):
+            step._changed = changed
+        return [error for error, _ in results]
 
     def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
         """Count a request. Its outcome is None if the committer could not be opened or raised an error."""
@@ -266,19 +274,18 @@ class SinkCommitStep(CommitStep):
         aborted = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
         self._roll_back("abort", lambda committer: committer.abort(aborted))
 
-    def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
-        """Return the error of the outcome; None if the request is committed. Take over changed infos."""
+    def _result(self, outcome: CommitOutcome) -> tuple[DistcommitError | None, CommitRequest | None]:
+        """Return the error of the outcome, None if the request is committed, and the request with changed infos."""
+        changed = None
         if isinstance(outcome, RetryLater) and outcome.infos is not None:
             try:
                 infos = list(outcome.infos)
                 check_plain(infos)
             except Exception as error:  # noqa: BLE001 - infos of a custom sink
-                return rejected_change(
-                    self.request.dataset_urn, self.request.epoch, "a sequence of plain data", error_text(error)
-                )
-            self.request = replace(self.request, infos=tuple(infos), infos_version=self.sink.infos_version)
-            self._is_changed = True
-        return _error_of(outcome, self.request, self.sink.name)
+                expected, actual = "a sequence of plain data", error_text(error)
+                return rejected_change(self.request.dataset_urn, self.request.epoch, expected, actual), None
+            changed = replace(self.request, infos=tuple(infos), infos_version=self.sink.infos_version)
+        return _error_of(outcome, self.request, self.sink.name), changed
 
 
 def _error_of(outcome: CommitOutcome, request: CommitRequest, sink: str) -> DistcommitError | None:

@@ -143,6 +143,9 @@ class CommitStep(ABC):
         """
         return False
 
+    def accept_change(self) -> None:  # noqa: B027 - optional hook
+        """Use the changed row from now on, because it is recorded. Until then, `execute` uses the row before it."""
+
     @abstractmethod
     def verify(self) -> Verification | bool:
         """Return whether the effect is DONE, PENDING or `Lost`. A bool is accepted: True is DONE, False is PENDING."""

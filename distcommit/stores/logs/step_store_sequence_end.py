@@ -133,6 +133,8 @@ class SequenceEnd:
         recorded = self.log.latest().sequence(self.name)
         if failed[self.name] is error and recorded is not None and recorded.steps == dump_steps(steps):
             self.executed = recorded
+            for step in steps:
+                step.accept_change()
         return failed[self.name]
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:

@@ -17,6 +17,7 @@ from distcommit.core.interfaces.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    RetryLater,
     SinkCommitter,
     releasing,
 )
@@ -196,3 +197,21 @@ def test_committer_is_released_after_success_and_closed_after_an_error(monkeypat
         with pytest.raises(OSError, match="lost"), opened:
             raise OSError("lost")
     assert target.asked == [["released"], ["released"], ["closed"], ["closed"]]
+
+
+def test_changed_infos_are_not_used_before_they_are_recorded() -> None:
+    target = Target("t", RetryLater("later", [2]))
+    step = SinkCommitStep(target, CommitRequest("d", 7, (1,)), CONTEXT.for_committers)
+    SinkCommitStep.execute_all([step])
+    assert (step.is_changed, step.request.infos, step.to_row()[3]) == (True, (1,), [2])
+    step.accept_change()
+    assert (step.is_changed, step.request.infos, step.to_row()[3]) == (False, (2,), [2])
+
+
+def test_invalid_outcome_of_a_later_request_changes_no_infos(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Any] = [RetryLater("later", [2]), "not an outcome"]
+    monkeypatch.setattr(_Committer, "commit", lambda committer, requests: outcomes)
+    steps = _steps_of_versions(Target("t", Committed()), a=1, b=1)
+    with pytest.raises(AssertionError):
+        SinkCommitStep.execute_atomically(steps)
+    assert [step.is_changed for step in steps] == [False, False]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from distcommit.constructs.forks.by_schema import AllBranches
-from distcommit.core.errors import FencedError, TransientError
+from distcommit.core.errors import DistcommitError, FencedError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
@@ -313,12 +313,7 @@ def test_run_killed_before_the_change_is_recorded_is_continued_with_the_older_in
 @pytest.mark.parametrize("repeats_object", [True, False])
 def test_commit_step_store_records_changed_infos(repeats_object: bool) -> None:
     machine, sink = Machine(), AnsweringSink(answer=counting)
-    for folder in (ROOTS.staging, ROOTS.output):
-        World().store(machine).fs.make_folders(folder)
-    store, context = opened_store(machine, sink)
-    context_of_sink = context.for_committers
-    store.put("job", "a", SinkCommitStep(sink, CommitRequest("a", 1, ("first",)), context_of_sink))
-    store.seal("job", "a")
+    store = sealed_store(machine, sink)
     sequence = store.get_commit_sequence("job", "a")
     for _ in range(3):
         assert sequence is not None
@@ -333,6 +328,33 @@ def test_commit_step_store_records_changed_infos(repeats_object: bool) -> None:
     assert sequence.commit()
     assert sink.infos == [("first",), (1,), (2,)]
     assert last.infos == [(3,)]
+
+
+@pytest.mark.parametrize("rejected", [b"x" * (MAX_BYTES + 1), {"not", "plain"}])
+def test_repeated_commit_sequence_uses_the_last_recorded_infos_if_a_change_is_rejected(rejected: Any) -> None:
+    machine = Machine()
+    answers: Iterator[CommitOutcome] = iter(
+        [RetryLater("later", ["second"]), RetryLater("later", [rejected]), RetryLater("later"), Committed()]
+    )
+    sink = AnsweringSink(answer=lambda _: next(answers))
+    sequence = sealed_store(machine, sink).get_commit_sequence("job", "a")
+    assert sequence is not None
+    for expected in ("TARGET_UNAVAILABLE", "COMMIT_INFOS_REJECTED", "TARGET_UNAVAILABLE"):
+        with pytest.raises(DistcommitError) as failure:
+            sequence.commit()
+        assert failure.value.id == expected
+    assert sequence.commit()
+    assert sink.infos == [("first",), ("second",), ("second",), ("second",)]
+
+
+def sealed_store(machine: Machine, sink: AnsweringSink) -> LogCommitStepStore:
+    """Return an open store with one sealed step of the sink."""
+    for folder in (ROOTS.staging, ROOTS.output):
+        World().store(machine).fs.make_folders(folder)
+    store, context = opened_store(machine, sink)
+    store.put("job", "a", SinkCommitStep(sink, CommitRequest("a", 1, ("first",)), context.for_committers))
+    store.seal("job", "a")
+    return store
 
 
 def opened_store(machine: Machine, sink: AnsweringSink) -> tuple[LogCommitStepStore, StepContext]:
