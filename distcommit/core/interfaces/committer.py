@@ -123,7 +123,8 @@ class RetryLater:
 
     Changed infos are recorded durably before the request is repeated. Every later call then receives them: `commit`,
     `withdraw`, `allow` and `abort`, also by the next run or an operator. If two processes change the infos of one
-    request, the first record counts. A process of a fenced run changes nothing.
+    request, the first record counts. A process of a fenced run changes nothing. A replay that records a change does not
+    count towards `replay.max_attempts`.
 
     A process may die before the record, and an older process may continue after it. So `commit` must also accept the
     infos before any change, after any partial success, and publish each record once.

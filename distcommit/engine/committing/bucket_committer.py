@@ -255,7 +255,7 @@ class BucketCommitter:
         if not failed:
             return fold
         executed = {sequence_name(sequence): sequence for sequence in sequences}
-        yield from record_changed_steps(self.log, self._settings.epoch, executed, loaded, failed)
+        progressed = yield from record_changed_steps(self.log, self._settings.epoch, executed, loaded, failed)
         self._notes.unfinished |= yield from record_failures(
             self.log,
             self._settings,
@@ -266,6 +266,7 @@ class BucketCommitter:
             self.tally,
             replaying=verify_first,
             last=last,
+            progressed=progressed,
         )
         return self.log.refresh()
 

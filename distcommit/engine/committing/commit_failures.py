@@ -7,7 +7,7 @@ once if a step is lost. `engine.planning.plan_partition` skips the datasets of q
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
@@ -89,11 +89,12 @@ def record_failures(
     *,
     replaying: bool,
     last: bool,
+    progressed: Collection[SequenceName] = (),
 ) -> BatchedWork[dict[str, Failure]]:
     """Report failed sequences and record them in the bucket's log.
 
     A lost sequence is quarantined at once. Any other failure counts as a failed attempt only in replay, and only if no
-    outage, program version or sink setting caused it.
+    outage, program version or sink setting caused it and the commit has made no progress.
 
     Args:
         failed: error of each sequence.
@@ -101,6 +102,7 @@ def record_failures(
         tally: receives counts, reasons and events.
         replaying: whether an older run sealed the sequences.
         last: whether this run does not try the sequences again. If so, the reason why they stay pending is recorded.
+        progressed: sequences with a recorded change of their steps.
 
     Returns:
         the failures, by dataset.
@@ -122,7 +124,8 @@ def record_failures(
     for name, failure in failures.items():
         tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
         tally.add(RunCounts(executions_failed=1))
-        if failure.lost or (replaying and not failure.outage and not failure.needs_other_version):
+        is_excused = failure.outage or failure.needs_other_version or name in progressed
+        if failure.lost or (replaying and not is_excused):
             status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(RunCounts(datasets_quarantined=1))

@@ -21,13 +21,16 @@ def record_changed_steps(
     executed: Mapping[SequenceName, SealedSequence],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     failed: dict[SequenceName, DistcommitError],
-) -> BatchedWork[None]:
+) -> BatchedWork[frozenset[SequenceName]]:
     """Record the steps of failed sequences whose rows their execution has changed, so that the retry uses these rows.
 
     Args:
         executed: the sequences as they were executed.
         loaded: their steps after the execution.
         failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's.
+
+    Returns:
+        the sequences with a recorded change. Their commits have made progress and do not count as failed attempts.
 
     Raises:
         FencedError: if a newer run has fenced the log.
@@ -44,8 +47,13 @@ def record_changed_steps(
             if steps:
                 reason = reason_text(str(error))
                 changed.append(PostponedSequence(name.dataset_urn, name.epoch, reason, steps=steps))
-    if changed:
-        fold = yield from log.settle(
-            partial(next_log_record.change_steps, epoch=epoch, executed=executed, changed=changed)
-        )
-        require_fence(fold, epoch, log.folder)
+    if not changed:
+        return frozenset()
+    fold = yield from log.settle(partial(next_log_record.change_steps, epoch=epoch, executed=executed, changed=changed))
+    require_fence(fold, epoch, log.folder)
+    names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in changed]
+    return frozenset(
+        name
+        for name in names
+        if (recorded := fold.sequence(name)) is not None and recorded.steps != executed[name].steps
+    )

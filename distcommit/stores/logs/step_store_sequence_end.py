@@ -105,15 +105,18 @@ class SequenceEnd:
     ) -> DistcommitError:
         """Record changed steps, count a failed replay, once per epoch, and return the error to raise.
 
-        A commit by the process that sealed the sequence is not a replay. An outage of the target does not count.
+        A commit by the process that sealed the sequence is not a replay. An outage of the target does not count, and
+        neither does a commit that recorded a change.
         """
         opened, name = self.opened, self.name
-        error = self._record_changes(steps, error)
+        failed = {name: error}
+        has_progressed = self._record_changes(steps, failed)
+        error = failed[name]
         add_ids(error, bucket=self.bucket)
         if name.epoch >= opened.epoch:
             return error
         failure = run_alone(classify_failures({name: error}, {name: steps}, context, self.bucket))[name]
-        if failure.outage or failure.needs_other_version:
+        if failure.outage or failure.needs_other_version or (has_progressed and not failure.lost):
             return error
         fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
         if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:
@@ -124,18 +127,16 @@ class SequenceEnd:
         )
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
 
-    def _record_changes(self, steps: Sequence[CommitStep], error: DistcommitError) -> DistcommitError:
-        if not any(step.is_changed for step in steps):
-            return error
-        failed = {self.name: error}
+    def _record_changes(self, steps: Sequence[CommitStep], failed: dict[SequenceName, DistcommitError]) -> bool:
+        """Return whether a change was recorded. If it cannot be recorded, its error replaces the sequence's."""
         executed = {self.name: self.executed}
-        run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
+        progressed = run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
         recorded = self.log.latest().sequence(self.name)
-        if failed[self.name] is error and recorded is not None and recorded.steps == dump_steps(steps):
+        if progressed and recorded is not None and recorded.steps == dump_steps(steps):
             self.executed = recorded
             for step in steps:
                 step.accept_change()
-        return failed[self.name]
+        return bool(progressed)
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
         fold = run_alone(

@@ -55,6 +55,8 @@ from tests.unit.engine.driver.machines import (
 from tests.unit.engine.driver.test_custom_sinks import MemoryWriter, run_with
 
 WORLD = World(max_attempts=3)
+MAX_ATTEMPTS = 3
+"""Failed replays before a store of commit steps quarantines a sequence."""
 Answer = Callable[[CommitRequest], CommitOutcome]
 
 
@@ -125,6 +127,21 @@ def test_retry_of_the_same_run_and_the_next_run_receives_the_changed_infos() -> 
     assert run_with(again, machine, NOTHING, WORLD).succeeded
     assert again.infos == [(len(sink.infos),)]
     assert statuses(WORLD, machine) == {"a": "idle"}
+
+
+def test_replay_that_records_a_change_is_not_a_failed_attempt() -> None:
+    machine, sink = Machine(), AnsweringSink(answer=counting)
+    run_with(sink, machine, source(a=1), WORLD)
+    for _ in range(WORLD.max_attempts + 1):
+        result = run_with(sink, machine, NOTHING, WORLD)
+        assert not result.succeeded
+        assert statuses(WORLD, machine) == {"a": "pending"}
+    opened = states(WORLD, machine)["a"].open
+    assert opened is not None
+    assert opened.tried_epochs == ()
+    for _ in range(WORLD.max_attempts):
+        run_with(AnsweringSink(answer=lambda _: RetryLater("later")), machine, NOTHING, WORLD)
+    assert statuses(WORLD, machine) == {"a": "quarantined"}, "without progress, attempts count"
 
 
 def test_unchanged_infos_are_not_recorded() -> None:
@@ -347,6 +364,17 @@ def test_repeated_commit_sequence_uses_the_last_recorded_infos_if_a_change_is_re
     assert sink.infos == [("first",), ("second",), ("second",), ("second",)]
 
 
+def test_commit_step_store_does_not_count_a_replay_that_records_a_change() -> None:
+    machine, sink = Machine(), AnsweringSink(answer=counting)
+    sealed_store(machine, sink)
+    for _ in range(MAX_ATTEMPTS + 1):
+        sequence = opened_store(machine, sink)[0].get_commit_sequence("job", "a")
+        assert sequence is not None
+        with pytest.raises(TransientError, match="a part remains"):
+            sequence.commit()
+    assert opened_store(machine, sink)[0].get_commit_sequence("job", "a") is not None, "the dataset is pending"
+
+
 def sealed_store(machine: Machine, sink: AnsweringSink) -> LogCommitStepStore:
     """Return an open store with one sealed step of the sink."""
     for folder in (ROOTS.staging, ROOTS.output):
@@ -360,7 +388,7 @@ def sealed_store(machine: Machine, sink: AnsweringSink) -> LogCommitStepStore:
 def opened_store(machine: Machine, sink: AnsweringSink) -> tuple[LogCommitStepStore, StepContext]:
     """Open the store of commit steps as a new process."""
     context = StepContext(SimulatedFileSystem(machine), ROOTS.staging, ROOTS.output, sink.committers)
-    store = LogCommitStepStore(context.fs, "/job/steps", context, max_attempts=9)
+    store = LogCommitStepStore(context.fs, "/job/steps", context, max_attempts=MAX_ATTEMPTS)
     store.create("job")
     return store, context
 
@@ -407,3 +435,23 @@ def test_at_least_once_repeats_the_request_with_its_first_infos() -> None:
     run_with(sink, machine, source(a=1), World(at_least_once=True))
     assert len(sink.infos) > 1
     assert sink.infos == [({"values": ["a/0/0"]},)] * len(sink.infos)
+
+
+@pytest.mark.parametrize("infos", [["rest"]])
+def test_lost_commit_is_quarantined_although_another_branch_has_changed_its_infos(
+    infos: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: CommitRequest) -> CommitOutcome:
+        return FailedForGood("never") if request.branch == "two" else RetryLater("later", infos)
+
+    monkeypatch.setattr(SinkCommitStep, "batches", lambda steps: [steps])
+    machine, world = Machine(), World(max_attempts=9)
+    for sink, records in (
+        (AnsweringSink(answer=lambda _: RetryLater("later")), source(a=1)),
+        (AnsweringSink(answer=answer), NOTHING),
+    ):
+        settings = world.begin(machine, records)
+        flow = TaskFlow(settings.flow.source, (Branch(sink, "one"), Branch(sink, "two")), fork=AllBranches())
+        result = run(launch, replace(settings, flow=flow))
+    assert statuses(world, machine) == {"a": "quarantined"}
+    assert result.reasons.entries[0].kind == "COMMIT_REJECTED"
