@@ -10,6 +10,7 @@ state then shows whether the change was made; `Fold.fence_epoch` shows whether t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -39,6 +40,9 @@ from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_close, valid
+
+MAX_CHANGED_BYTES: Final = 16 * 1024 * 1024
+"""Size of changed steps in one record, unless one sequence alone has more."""
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
@@ -116,18 +120,21 @@ def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, 
 def change_steps(
     fold: Fold, epoch: int, executed: Mapping[SequenceName, SealedSequence], changed: Iterable[PostponedSequence]
 ) -> Postponed | None:
-    """Record changed steps of pending sequences.
+    """Record changed steps of pending sequences, in records of limited size.
 
     Args:
         executed: the sequences with the steps that were executed. If the steps have been changed since, the change is
             left out.
         changed: the changed batches; this function sets the number of the change.
     """
-    next_changes = []
+    next_changes, remaining = [], MAX_CHANGED_BYTES
     for entry in changed:
         opened, name = fold.state_of(entry.dataset_urn).open, SequenceName(entry.dataset_urn, entry.epoch)
         if opened is not None and opened.sequence == executed[name]:
             numbered = replace(entry, change=opened.changes + 1)
+            remaining -= sum(len(batch.rows) for batch in entry.steps.values())
+            if next_changes and remaining < 0:
+                break
             if valid(Postponed(epoch, (numbered,)), fold):
                 next_changes.append(numbered)
     return Postponed(epoch, tuple(next_changes)) if next_changes else None

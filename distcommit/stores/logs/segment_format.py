@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.core.errors import CorruptError, UnknownVersionError
+from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.records.log_records import Record
 from distcommit.core.support.decoding import from_msgpack
 
@@ -46,8 +46,20 @@ class Segment:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Return the segment's bytes."""
+    """Return the segment's bytes.
+
+    Raises:
+        DistcommitError: if the record is too large to be decoded. The log would be unreadable.
+    """
     raw = _encoder.encode(segment.record)
+    if len(raw) >= _MAX_RAW_BYTES:
+        raise DistcommitError(
+            "a log record is too large",
+            record=type(segment.record).__name__,
+            expected=f"less than {_MAX_RAW_BYTES:,} bytes",
+            found=f"{len(raw):,} bytes",
+            todo="reduce the commit infos or the number of files of a run, then run again; nothing was written",
+        )
     body = zlib.compress(raw, 1)
     head = f"distcommit-segment {FORMAT_VERSION} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body

@@ -30,6 +30,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.task_flow import Branch, TaskFlow
+from distcommit.protocol import next_log_record
 from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps import changed_steps
@@ -149,6 +150,23 @@ def test_unchanged_infos_are_not_recorded() -> None:
     run_with(sink, machine, source(a=1), WORLD)
     assert changes(machine) == 0
     assert len(set(map(repr, sink.infos))) == 1
+
+
+def test_large_changes_of_several_datasets_are_recorded_in_several_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_log_record, "MAX_CHANGED_BYTES", 2_500)
+    machine, sink = Machine(), AnsweringSink(answer=lambda _: RetryLater("later", [b"x" * 1_000]))
+    sizes: list[int] = []
+
+    def change_steps(*args: Any, **kwargs: Any) -> Postponed | None:
+        record = original(*args, **kwargs)
+        sizes.append(len(record.sequences) if record else 0)
+        return record
+
+    original = next_log_record.change_steps
+    monkeypatch.setattr(next_log_record, "change_steps", change_steps)
+    run_with(sink, machine, source(a=1, b=1, c=1, d=1, e=1), World(max_attempts=3, buckets=1))
+    assert [size for size in sizes if size] == [2, 2, 1]
+    assert [changes(machine, urn) for urn in "abcde"] == [1] * 5
 
 
 def test_changed_infos_survive_a_checkpoint() -> None:

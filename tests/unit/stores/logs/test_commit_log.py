@@ -10,7 +10,13 @@ from typing import cast
 import msgspec
 import pytest
 
-from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
+from distcommit.core.errors import (
+    CorruptError,
+    DistcommitError,
+    OutcomeUnknownError,
+    StorageRefusedError,
+    UnknownVersionError,
+)
 from distcommit.core.interfaces.file_system import FolderEntry, NotPutError
 from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record
@@ -22,6 +28,7 @@ from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
+from distcommit.stores.logs import segment_format
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.segment_format import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation
@@ -258,6 +265,24 @@ def test_zombie_record_on_a_truncated_number_has_no_effect(tmp_path: Path) -> No
     assert make_log(tmp_path / "log").refresh().state_of("a").sequence is None
     log.truncate()
     assert not path.exists()
+
+
+def test_record_that_readers_would_reject_by_its_size_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(tmp_path / "log")
+    fence(log, 1)
+    seal(log, "a", 1, 1)
+    before = log.refresh().number
+    largest = Segment(1, "ff", Done(1, (SequenceName("a" * 100, 1),)))
+    size = len(msgspec.msgpack.encode(largest.record))
+    monkeypatch.setattr(segment_format, "_MAX_RAW_BYTES", size + 1)
+    assert decode_segment(encode_segment(largest), "path") == largest
+    monkeypatch.setattr(segment_format, "_MAX_RAW_BYTES", 5)
+    with pytest.raises(DistcommitError, match=r"log record is too large.*record=Done.*less than 5 bytes"):
+        close(log, "a", 1)
+    monkeypatch.undo()
+    assert make_log(tmp_path / "log").refresh().number == before
 
 
 def test_reader_restarts_if_its_segments_are_truncated_while_it_reads(tmp_path: Path) -> None:
