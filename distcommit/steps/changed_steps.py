@@ -27,26 +27,23 @@ def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[Comm
     Raises:
         DistcommitError: if the change cannot be recorded. The recorded steps stay valid.
     """
-    if not any(step.is_changed for step in steps):
-        return {}
 
     def rejected(expected: str, actual: str) -> DistcommitError:
         return rejected_change(sequence.dataset_urn, sequence.epoch, expected, actual)
 
     try:
-        batches = dump_steps(steps)
-    except Exception as error:
+        kinds = {type(step).type_name for step in steps if step.is_changed}
+        if not kinds:
+            return {}
+        changed = {
+            index: batch
+            for index, (batch, before) in enumerate(zip(dump_steps(steps), sequence.steps, strict=True))
+            if batch.type_name in kinds and batch != before
+        }
+    except Exception as error:  # a step class may be the user's
         raise rejected("plain data", error_text(error)) from error
-    kinds = {type(step).type_name for step in steps if step.is_changed}
-    changed = {
-        index: batch
-        for index, (batch, before) in enumerate(zip(batches, sequence.steps, strict=True))
-        if batch.type_name in kinds and batch != before
-    }
     if changed and changes >= MAX_CHANGES:
-        raise rejected_change(
-            sequence.dataset_urn, sequence.epoch, f"at most {MAX_CHANGES} changes", f"change {changes + 1}"
-        )
+        raise rejected(f"at most {MAX_CHANGES} changes", f"change {changes + 1}")
     for index, batch in changed.items():
         size, limit = len(batch.rows), max(MAX_BYTES, len(sequence.steps[index].rows))
         if size > limit:

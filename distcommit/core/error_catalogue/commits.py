@@ -75,8 +75,8 @@ ENTRIES = (
         error="DistcommitError",
         title="Changed commit infos cannot be recorded",
         cause=(
-            "A sink's committer returned `RetryLater` with infos that are not plain data, are larger than 1 MiB and "
-            "than before, or are the 101st change of a request."
+            "A sink's committer returned `RetryLater` with infos that are not plain data, or are the 101st change of a "
+            "commit. Or the infos of all branches of a dataset are larger than 1 MiB and than before."
         ),
         impact=(
             "The commit stays pending with its last recorded infos, and is repeated with them. A failed replay counts "

@@ -129,9 +129,10 @@ class RetryLater:
     A process may die before the record, and an older process may continue after it. So `commit` must also accept the
     infos before any change, after any partial success, and publish each record once.
 
-    A change is not recorded if it is larger than 1 MiB and than the infos before it, is not plain data, or is the 101st
-    of the request. The error is `COMMIT_INFOS_REJECTED`, and the request is repeated with its last recorded infos. With
-    at-least-once delivery no request is stored, so changed infos are ignored.
+    A change is not recorded if it is not plain data, is the 101st of the dataset's commit, or makes the infos of all
+    branches of the dataset larger than 1 MiB and than before. The error is `COMMIT_INFOS_REJECTED`, and the request is
+    repeated with its last recorded infos. With at-least-once delivery no request is stored, so changed infos are
+    ignored.
 
     Attributes:
         reason: why the commit is incomplete.

@@ -11,6 +11,7 @@ from distcommit.core.records.sequences import PostponedSequence, SealedSequence,
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol import next_log_record
 from distcommit.steps.changed_steps import changed_batches
+from distcommit.steps.failure_classification import is_lost
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
 
@@ -27,7 +28,8 @@ def record_changed_steps(
     Args:
         executed: the sequences as they were executed.
         loaded: their steps after the execution.
-        failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's.
+        failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's,
+            unless a step is lost.
 
     Returns:
         the sequences with a recorded change. Their commits have made progress and do not count as failed attempts.
@@ -42,7 +44,8 @@ def record_changed_steps(
         try:
             steps = changed_batches(executed[name], opened.changes if opened else 0, loaded.get(name, ()))
         except DistcommitError as rejected:
-            failed[name] = rejected
+            if not is_lost(error):
+                failed[name] = rejected
         else:
             if steps:
                 reason = reason_text(str(error))

@@ -169,6 +169,31 @@ def test_large_changes_of_several_datasets_are_recorded_in_several_records(monke
     assert [changes(machine, urn) for urn in "abcde"] == [1] * 5
 
 
+@pytest.mark.parametrize("fault", ["is_changed raises", "another number of batches"])
+def test_step_whose_change_cannot_be_computed_fails_only_its_own_dataset(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = changed_steps.dump_steps
+
+    def is_faulty(step: SinkCommitStep) -> bool:
+        return step.request.dataset_urn == "b"
+
+    def is_changed(step: SinkCommitStep) -> bool:
+        if fault == "is_changed raises" and is_faulty(step):
+            raise ValueError("no answer")
+        return True
+
+    def dump_steps(steps: Sequence[Any]) -> Sequence[Any]:
+        return () if fault != "is_changed raises" and is_faulty(steps[0]) else dump(steps)
+
+    monkeypatch.setattr(SinkCommitStep, "is_changed", property(is_changed))
+    monkeypatch.setattr(changed_steps, "dump_steps", dump_steps)
+    machine, sink = Machine(), AnsweringSink(answer=counting)
+    result = run_with(sink, machine, source(a=1, b=1), WORLD)
+    assert (changes(machine, "a") > 0, changes(machine, "b")) == (True, 0)
+    assert "COMMIT_INFOS_REJECTED" in str(result.reasons.entries)
+
+
 def test_changed_infos_survive_a_checkpoint() -> None:
     machine, sink = Machine(), AnsweringSink(answer=counting)
     run_with(sink, machine, source(a=1), WORLD)
@@ -455,7 +480,7 @@ def test_at_least_once_repeats_the_request_with_its_first_infos() -> None:
     assert sink.infos == [({"values": ["a/0/0"]},)] * len(sink.infos)
 
 
-@pytest.mark.parametrize("infos", [["rest"]])
+@pytest.mark.parametrize("infos", [["rest"], [b"x" * (MAX_BYTES + 1)]])
 def test_lost_commit_is_quarantined_although_another_branch_has_changed_its_infos(
     infos: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
