@@ -87,6 +87,24 @@ class KeepsInfos(PartialCommitter):
         return dataclasses.replace(outcome, infos=list(request.infos)) if isinstance(outcome, RetryLater) else outcome
 
 
+class WithdrawsMarkedParts(PartialCommitter):
+    """A committer that rolls back only the parts that the infos mark as done."""
+
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
+        super().withdraw([request for request in requests if any(info["is_done"] for info in request.infos)])
+
+
+def test_committer_that_trusts_the_infos_to_roll_back_fails_the_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(sink: PartialSink, context: CommitterContext) -> SinkCommitter:
+        return WithdrawsMarkedParts(sink, context)
+
+    monkeypatch.setattr(PartialSink, "open_committer", opened)
+    with pytest.raises(AssertionError):
+        TestPartialSink().test_partial_commit_is_rolled_back_with_older_infos(tmp_path)
+
+
 @pytest.mark.parametrize("flawed", [ForgetsParts, KeepsInfos])
 def test_committer_with_a_flaw_in_its_parts_fails_the_contract(
     flawed: type[PartialCommitter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

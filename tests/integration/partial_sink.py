@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,7 +84,8 @@ class PartialCommitter(SqliteCommitter):
         return outcomes
 
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
-        super().withdraw(requests)
+        covered = [tuple(info for info in request.infos if info["covered"] is not None) for request in requests]
+        super().withdraw([replace(request, infos=infos) for request, infos in zip(requests, covered, strict=True)])
         for request in requests:
             self._db.execute(
                 "DELETE FROM parts WHERE (store, dataset, branch, epoch) = (?, ?, ?, ?)",

@@ -121,13 +121,14 @@ class AlreadyCommitted:
 class RetryLater:
     """The commit is incomplete but can succeed. This run or the next repeats the request.
 
-    Changed infos are recorded durably before the request is repeated. Every later call then receives them: `commit`,
-    `withdraw`, `allow` and `abort`, also by the next run or an operator. If two processes change the infos of one
-    request, the first record counts. A process of a fenced run changes nothing. A replay that records a change does not
-    count towards `replay.max_attempts`.
+    Changed infos are recorded durably before the request is repeated. Every later call of `commit`, `withdraw` and
+    `allow` then receives them, also by the next run or an operator. `abort` receives either them or the writers' infos.
+    If two processes change the infos of one request, the first record counts. A process of a fenced run changes
+    nothing. A replay that records a change does not count towards `replay.max_attempts`.
 
-    A process may die before the record, and an older process may continue after it. So `commit` must also accept the
-    infos before any change, after any partial success, and publish each record once.
+    A process may die before the record, an operator may quarantine the dataset before it, and an older process may
+    continue after it. So each of these calls must also accept the infos before any change, after any partial success:
+    `commit` publishes each record once, and `withdraw` rolls back every part.
 
     A change is not recorded if it is not plain data, is the 101st of the dataset's commit, or makes the infos of all
     branches of the dataset larger than 1 MiB and than before. The error is `COMMIT_INFOS_REJECTED`, and the request is

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, RetryLater, check_plain
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import (
+    AlreadyCommitted,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+    check_plain,
+)
 from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 
 _CALLS = 100
@@ -38,6 +46,28 @@ class ChangedInfos(SinkUnderTest):
         for late in (request, newest, request):
             assert self.commit(tmp_path, late) == [AlreadyCommitted()]
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
+
+    def test_partial_commit_is_rolled_back_with_older_infos(self, tmp_path: Path) -> None:
+        """For a sink whose committer changes infos. The process may have died before it recorded the change."""
+        request = self.prepare(tmp_path, "a", 1, [0, 1], [2])
+        if not self.commit_in_part(tmp_path, request):
+            self.report_not_applicable("its committer never changes infos")
+            return
+        (outcome,) = self.commit(tmp_path, request)
+        assert isinstance(outcome, RetryLater), outcome
+        newest, present = self.changed(tmp_path, request, outcome), self.visible_records(tmp_path)
+        try:
+            for _ in range(2):
+                self.abandon(tmp_path, request)
+        except ConflictError:
+            assert self.visible_records(tmp_path) == present, "a refused roll back changed the target"
+            self.report_not_applicable("the sink refuses and changes nothing")
+            return
+        assert self.visible_records(tmp_path) == []
+        for late in (newest, request):
+            (outcome,) = self.commit(tmp_path, late)
+            assert isinstance(outcome, FailedForGood), outcome
+        assert self.visible_records(tmp_path) == []
 
     def changed(self, location: Path, request: CommitRequest, outcome: RetryLater) -> CommitRequest:
         """Return the request as the next process reads it, after the change was recorded."""
