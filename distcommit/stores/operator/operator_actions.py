@@ -225,8 +225,7 @@ def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
 
 def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, user: str) -> None:
     urn = sequence.dataset_urn
-    steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first and undone last: they never refuse
-    irrevocable = next((step for step in steps if not step.can_be_abandoned()), None)
+    irrevocable = next((step for step in load_steps(sequence.steps, context) if not step.can_be_abandoned()), None)
     if irrevocable is not None:
         _act(log, OperatorAction.RESTORED, sequence, user)
         raise ConflictError(
@@ -237,8 +236,11 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, use
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
     fold = _act(log, OperatorAction.REVOKING, sequence, user)
-    if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
+    revoked = fold.sequence(_name(sequence))
+    if revoked is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
         raise _wrong_status(urn, fold.state_of(urn), "still quarantined")  # a run may publish it, or has
+    # Until REVOKING, a run may have changed the steps. Files are sealed first and undone last: they never refuse.
+    steps = list(load_steps(revoked.steps, context))[::-1]
     withdrawn: list[CommitStep] = []
     try:
         for step in steps:

@@ -295,6 +295,30 @@ def test_abandoned_dataset_rolls_back_and_aborts_with_the_latest_infos() -> None
     assert [attempt.infos for attempt in sink.aborted] == [("second",)]
 
 
+def test_abandon_uses_infos_that_a_run_has_changed_before_revoking(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    run_with(AnsweringSink(answer=lambda _: FailedForGood("never")), machine, source(a=1), WORLD)
+    load_steps = operator_actions.load_steps
+    changing: list[AnsweringSink] = []
+
+    def change_beside(*args: Any) -> Any:
+        """Another operator releases and quarantines the dataset. A run changes its infos in between."""
+        steps = list(load_steps(*args))
+        if not changing:
+            changing.append(AnsweringSink(answer=lambda _: RetryLater("later", ["changed"])))
+            operator_actions.retry(WORLD.store(machine), "a", "other")
+            run_with(changing[0], machine, NOTHING, WORLD)
+            operator_actions.quarantine(WORLD.store(machine), "a", "other")
+        return steps
+
+    monkeypatch.setattr(operator_actions, "load_steps", change_beside)
+    sink = AnsweringSink(prepares_at_target=True)
+    operator_actions.abandon(WORLD.store(machine), "a", "person", sink.committers)
+    assert [request.infos for request in sink.withdrawn] == [("changed",)]
+    assert [attempt.infos for attempt in sink.aborted] == [("changed",)]
+    assert statuses(WORLD, machine) == {"a": "idle"}
+
+
 def test_second_of_two_committers_of_the_same_infos_uses_the_infos_of_the_first() -> None:
     machine = Machine()
     run_with(AnsweringSink(answer=lambda _: RetryLater("later")), machine, source(a=1), WORLD)
