@@ -69,8 +69,14 @@ VIEWS = (
         (
             "stores.operator.operator_actions",
             "_abandon",
-            "fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING",
+            "revoked is None or fold.state_of(urn).status is not DatasetStatus.REVOKING",
             "False",
+        ),
+        (
+            "stores.operator.operator_actions",
+            "_abandon",
+            "load_steps(revoked.steps, context)",
+            "load_steps(sequence.steps, context)",
         ),
     ),
     fault(
