@@ -14,6 +14,8 @@ If the newest epoch is not complete, its files are set aside, and the next run r
 without any known position is read from 0. See `app.auditing.files.replaced_files` for reprocessed epochs, and
 `app.auditing.offsets.read_progress` for recreated sources.
 
+A sequence with changed commit infos may be committed in part, which neither files nor ledgers show. It is a problem.
+
 With at-least-once only files that continue without a gap count as published; files with several records made of one
 count only up to the newest clean run. The next run publishes the rest again.
 """
@@ -91,6 +93,11 @@ def _planned_with(
     plan = Plan(newest_epoch=max(0, *run_markers.values(), *staged_epochs(store.fs, store.roots.staging)))
     for problem in ledgers.unreadable:
         _problem(plan.result, problem)
+    for state in states.values():
+        if state.open is not None and state.open.changes:
+            problem = f"{state.dataset_urn}: epoch {state.open.sequence.epoch} may be committed in part"
+            remedy = "commit it with `distcommit recover`, or quarantine it and release it with abandon or accept"
+            _problem(plan.result, f"{problem}; {remedy}")
     visited: set[str] = set()
     for folder in folders_of(store, ledgers):
         tick()
