@@ -127,7 +127,8 @@ def change_steps(
             left out.
         changed: the changed batches; this function sets the number of the change.
     """
-    next_changes, remaining = [], MAX_CHANGED_BYTES
+    next_changes: list[PostponedSequence] = []
+    remaining = MAX_CHANGED_BYTES
     for entry in changed:
         opened, name = fold.state_of(entry.dataset_urn).open, SequenceName(entry.dataset_urn, entry.epoch)
         if opened is not None and opened.sequence == executed[name]:

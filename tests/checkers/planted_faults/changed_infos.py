@@ -26,8 +26,8 @@ CHANGED_INFOS = (
         (
             "engine.committing.commit_failures",
             "record_failures",
-            "failure.needs_other_version or name in progressed",
-            "failure.needs_other_version",
+            "failure.outage or failure.needs_other_version or name in progressed",
+            "failure.outage or failure.needs_other_version",
         ),
         tests=_TESTS,
     ),

@@ -36,6 +36,7 @@ from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps import changed_steps
 from distcommit.steps.changed_steps import MAX_BYTES
 from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.logs.fencing import fence_bucket
 from distcommit.stores.operator import operator_actions
@@ -173,8 +174,6 @@ def test_large_changes_of_several_datasets_are_recorded_in_several_records(monke
 def test_step_whose_change_cannot_be_computed_fails_only_its_own_dataset(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump = changed_steps.dump_steps
-
     def is_faulty(step: SinkCommitStep) -> bool:
         return step.request.dataset_urn == "b"
 
@@ -183,11 +182,11 @@ def test_step_whose_change_cannot_be_computed_fails_only_its_own_dataset(
             raise ValueError("no answer")
         return True
 
-    def dump_steps(steps: Sequence[Any]) -> Sequence[Any]:
-        return () if fault != "is_changed raises" and is_faulty(steps[0]) else dump(steps)
+    def dumped(steps: Sequence[Any]) -> Sequence[Any]:
+        return () if fault != "is_changed raises" and is_faulty(steps[0]) else dump_steps(steps)
 
     monkeypatch.setattr(SinkCommitStep, "is_changed", property(is_changed))
-    monkeypatch.setattr(changed_steps, "dump_steps", dump_steps)
+    monkeypatch.setattr(changed_steps, "dump_steps", dumped)
     machine, sink = Machine(), AnsweringSink(answer=counting)
     result = run_with(sink, machine, source(a=1, b=1), WORLD)
     assert (changes(machine, "a") > 0, changes(machine, "b")) == (True, 0)
@@ -298,7 +297,6 @@ def test_abandoned_dataset_rolls_back_and_aborts_with_the_latest_infos() -> None
 def test_abandon_uses_infos_that_a_run_has_changed_before_revoking(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     run_with(AnsweringSink(answer=lambda _: FailedForGood("never")), machine, source(a=1), WORLD)
-    load_steps = operator_actions.load_steps
     changing: list[AnsweringSink] = []
 
     def change_beside(*args: Any) -> Any:
