@@ -117,6 +117,20 @@ class TestIngestTime(ConverterContract):
         return BATCH
 
 
+class TestDebezium(ConverterContract):
+    """Change events as JSON: a new row, a deleted one and a tombstone."""
+
+    def make_converter(self) -> Converter:
+        fields = {"id": "int64", "name": "string"}
+        instance: Converter = validated("converter", {"type": "debezium", "fields": fields})
+        return instance
+
+    def make_batch(self) -> pa.RecordBatch:
+        row = '{"id": 1, "name": "a"}'
+        values = [f'{{"op": "c", "after": {row}}}', f'{{"op": "d", "before": {row}}}', None]
+        return pa.record_batch({"value": pa.array(values, pa.string())})
+
+
 class Pinned:
     """A schema store with the fields that a dataset's records were read with; nothing else is stored."""
 
@@ -146,7 +160,7 @@ class TestInferredJson(ConverterContract):
 
 
 def test_every_built_in_converter_is_tested_by_the_contract() -> None:
-    of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
+    of_others = {"avro", "protobuf", "json_schema", "schema_registry", "debezium"}
     from distcommit.app.job_file.built_in_types import types_of
 
     assert set(types_of("converter")) - of_others == {section["type"] for section in SECTIONS.values()}

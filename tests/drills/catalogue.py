@@ -19,6 +19,7 @@ _RESOLVING = re.compile(
 WITHOUT_DRILL = {
     "COMMIT_REJECTED": "only a custom sink reports it; its remedy is that of STEP_LOST",
     "DATASET_NOT_PLANNED": "the class's own id: each raise site has a more specific one",
+    "MERGED_FILE_MISSING": "a note of the run reports it, not status; the rebuild is tested with the compactions",
     "SOURCE_RECREATED": "its command is the one of KAFKA_POSITION_MISSING",
 }
 """Errors whose remedy no drill types, with the reason."""

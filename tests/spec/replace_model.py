@@ -496,6 +496,8 @@ def scenario(name: str, switches: str = "") -> Scen:
         "compact beside": (compacting, Proc("N"), Proc("C", "compactor")),
         "compact chain": (Proc("A", "compactor"), Proc("N"), Proc("C", "compactor")),
         "compact accept": (compacting, person_, Proc("P", "acceptor"), Proc("N")),
+        "accept": (planning, person_, Proc("P", "acceptor"), Proc("N")),
+        "replace accept": (replacing, person_, Proc("P", "acceptor"), Proc("N", "replacer")),
         "compact rebuild": (compacting, person_, Proc("R", "rebuilder"), Proc("N", "compactor"), Proc("O")),
     }
     init = State(
@@ -513,7 +515,7 @@ DESIGN = (
     *("twins", "abandon", "abandon twins", "beside", "chain", "deleters"),
     *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
     *("compact twins", "compact abandon", "compact beside", "compact chain"),
-    *("compact accept", "compact rebuild"),
+    *("compact accept", "compact rebuild", "accept", "replace accept"),
 )
 NAIVE = (
     ("abandon", "delete_first", "error files are deleted before DONE"),
@@ -545,6 +547,8 @@ NAIVE = (
     ("compact accept", "accept_unpublished", "a compaction is accepted before its files are published"),
     ("compact accept", "accept_revoking", "a compaction is accepted while it is being abandoned"),
     ("compact accept", "accept_published", "the same, while all of its files are still published"),
+    ("accept", "accept_revoking", "a reprocess is accepted while it is being abandoned"),
+    ("replace accept", "accept_revoking", "a replacement is accepted while it is being abandoned"),
     ("compact rebuild", "deleted_proves", "a rebuild counts a compaction because a small file is missing"),
 )
 

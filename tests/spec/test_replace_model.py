@@ -9,7 +9,8 @@ from tests.spec.replace_model import DESIGN, NAIVE, explore
 SMALL = ("twins", "abandon", "beside")
 REPLACING = ("replace twins", "replace abandon", "replace reprocess", "partition abandon")
 COMPACTING = tuple(name for name in DESIGN if name.startswith("compact"))
-MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING, *COMPACTING))
+ACCEPTING = ("accept", "replace accept")
+MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING, *COMPACTING, *ACCEPTING))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -24,6 +25,13 @@ def test_only_the_newest_replacement_is_visible_over_all_states(name: str) -> No
     wrong, states, history = explore(name)
     assert wrong == "none", history
     assert states > 2_500
+
+
+@pytest.mark.parametrize("name", ACCEPTING)
+def test_accept_beside_an_abandon_loses_and_doubles_nothing_over_all_states(name: str) -> None:
+    wrong, states, history = explore(name)
+    assert wrong == "none", history
+    assert states > 1_000
 
 
 @pytest.mark.parametrize("name", COMPACTING)

@@ -17,15 +17,15 @@ def require_published_replacement(store: JobStore, sequence: SealedSequence, *, 
     """Check that the tombstone of a sequence is published, if the sequence replaces files. If it compacts files, check
     all of its files, because the tombstone supersedes the only other copy of their records.
 
-    A compaction that is being abandoned is refused: an interrupted abandon may have deleted the merged file, or delete
-    it later. It can always be repeated, because the sequence only renames files. Other replacements are not checked
-    during an abandon. The model is `tests/spec/replace_model.py`.
+    A sequence that replaces files and is being abandoned is refused: an interrupted abandon may have deleted the
+    tombstone or a new file, or delete it later. It can always be repeated, because the sequence only renames files. The
+    model is `tests/spec/replace_model.py`.
 
     Args:
         is_revoking: whether the sequence is being abandoned.
 
     Raises:
-        ConflictError: if such a file is not published, or a compaction is being abandoned.
+        ConflictError: if such a file is not published, or the sequence is being abandoned.
     """
     if any(batch.type_name != FsRenameCommitStep.type_name for batch in sequence.steps):
         return  # it may be of a kind that cannot be abandoned
@@ -33,15 +33,16 @@ def require_published_replacement(store: JobStore, sequence: SealedSequence, *, 
     with suppress(UnknownStepTypeError, UnknownVersionError, CorruptError):  # only accept can end these
         files = [step for step in load_steps(sequence.steps, context) if isinstance(step, FsRenameCommitStep)]
         is_compaction = any(is_compaction_tombstone(step.file.final_path) for step in files)
-        if is_compaction and is_revoking:
-            raise _refused(sequence, "the sequence compacts files, and is being abandoned", repr(files[0]), _LOST)
+        reason = _LOST if is_compaction else _DOUBLED
         for step in files:
             is_stone = is_tombstone(step.file.final_path)
+            if is_stone and is_revoking:
+                raise _refused(sequence, "the sequence replaces files, and is being abandoned", repr(step), reason)
             if is_revoking or not (is_compaction or is_stone) or step.verify() is Verdict.DONE:
                 continue
             part = "tombstone" if is_stone else "new file"
             problem = f"the sequence replaces files, and its {part} is not published"
-            raise _refused(sequence, problem, repr(step), _LOST if is_compaction else _DOUBLED)
+            raise _refused(sequence, problem, repr(step), reason)
 
 
 _DOUBLED = "its records are read again; accept would leave both"

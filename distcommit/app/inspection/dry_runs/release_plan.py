@@ -130,12 +130,12 @@ def _refusal_to_accept(row: DatasetStatusRow, sequence: SequenceSteps) -> str:
     """
     if any(step.kind != FsRenameCommitStep.type_name for step in sequence.steps):
         return ""
-    compacts, is_quarantined = any(step.compacts for step in sequence.steps), row.status == "quarantined"
-    if compacts and not is_quarantined:
-        return "it compacts files and is being abandoned; accept would lose their records"
+    if row.status != "quarantined":
+        replaces = any(step.replaces for step in sequence.steps)
+        return "it replaces files and is being abandoned; accept would lose or double records" if replaces else ""
     open_steps = [step for step in sequence.steps if step.state in ("PENDING", "LOST")]
-    if compacts and open_steps:
+    if open_steps and any(step.compacts for step in sequence.steps):
         return "it compacts files and is not published as a whole"
-    if is_quarantined and any(step.replaces for step in open_steps):
+    if any(step.replaces for step in open_steps):
         return "the tombstone of the files that it replaces is not published"
     return ""

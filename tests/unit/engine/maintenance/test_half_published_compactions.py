@@ -101,8 +101,8 @@ def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int
     assert not [path for path in machine.paths(f"{OUTPUT}/_rejected/a") if nth == 2], "tombstones are undone first"
     assert merged_file(machine)
     assert statuses(COMPACTED, machine)["a"] == DatasetStatus.REVOKING
-    assert predicted(machine).startswith("refused: it compacts files and is being abandoned")
-    with pytest.raises(ConflictError, match="the sequence compacts files, and is being abandoned"):
+    assert predicted(machine).startswith("refused: it replaces files and is being abandoned")
+    with pytest.raises(ConflictError, match="the sequence replaces files, and is being abandoned"):
         operator_actions.accept(COMPACTED.store(machine), "a", "ann")
     require_every_record(machine)
 

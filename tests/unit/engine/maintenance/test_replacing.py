@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.migration.compare_outputs import compare_outputs
-from distcommit.core.errors import DistcommitError, FencedError
+from distcommit.core.errors import ConflictError, DistcommitError, FencedError
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import recover
 from distcommit.protocol.paths.output import is_tombstone
@@ -250,6 +251,40 @@ def test_abandoned_replacement_leaves_the_earlier_files_live() -> None:
     operator_actions.abandon(FOLDER.store(machine), "a", "me")
     assert live(FOLDER, machine) == read((0, 0, 2), (1, 0, 2))
     exact(FOLDER, machine)
+    assert go(FOLDER, machine, SECOND).succeeded
+    assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
+    exact(FOLDER, machine)
+
+
+def test_accept_of_a_replacement_during_an_unfinished_abandon_is_refused() -> None:
+    """The abandon has deleted the tombstone, so that old and new files would be live together."""
+    machine = ran(FOLDER, FIRST)
+    settings, tasks = begin_ingest(FOLDER, machine, SECOND)
+    is_published = False
+
+    def dies_before_done(operation: Operation) -> None:
+        nonlocal is_published
+        if is_published and operation.kind != "rename":
+            raise Crashed
+        is_published |= operation.kind == "rename" and operation.path.endswith(".tombstone")
+
+    def dies_at_a_file(operation: Operation) -> None:
+        if operation.kind == "unlink" and operation.path.endswith(".parquet"):
+            raise Crashed
+
+    machine.faults.append(dies_before_done)
+    with suppress(Crashed):
+        ingest_all(settings, tasks)
+    machine.restart()
+    operator_actions.quarantine(FOLDER.store(machine), "a", "me")
+    machine.faults.append(dies_at_a_file)
+    with pytest.raises(Crashed):
+        operator_actions.abandon(FOLDER.store(machine), "a", "me")
+    machine.restart()
+    with pytest.raises(ConflictError, match="the sequence replaces files, and is being abandoned"):
+        operator_actions.accept(FOLDER.store(machine), "a", "me")
+    operator_actions.abandon(FOLDER.store(machine), "a", "me")
+    assert live(FOLDER, machine) == read((0, 0, 2), (1, 0, 2))
     assert go(FOLDER, machine, SECOND).succeeded
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
     exact(FOLDER, machine)

@@ -128,10 +128,12 @@ def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
     documents = [b"{}", None, b'{"a": 1}', b"not JSON", b'{"a": 2, "b": "x"}']
     texts = ["1", "2", None, "no number", "5"]
     tags = [["a", None, "b"], None, [], ["c"]]
+    events = [b'{"op": "c", "before": null, "after": {"a": 1}}', None, b'{"op": "t"}']
     added = {
         "number": pa.array(numbers, pa.int64()),
         "document": pa.array([documents[n % 5] for n in numbers], pa.binary()),
         "text": pa.array([texts[n % 5] for n in numbers], pa.string()),
+        "event": pa.array([events[n % 3] for n in numbers], pa.binary()),
         "key": pa.array([b"\0\0\0\1" if n % 3 else b"bad" for n in numbers], pa.binary()),
         "tags": pa.array([tags[n % 4] for n in numbers], pa.list_(pa.string())),
         "place": pa.array([{"a": n} if n % 4 else None for n in numbers], pa.struct([("a", pa.int64())])),
@@ -231,6 +233,7 @@ class RisingTask(TaskChecker, TaskCheck):
 WHERE = {"column": "number", "op": ">", "value": 4}
 CONVERTERS: Mapping[str, Mapping[str, Any]] = {
     "cast": {"columns": {"text": "int64"}},
+    "debezium": {"column": "event", "fields": {"a": "int64"}},
     "drop": {"columns": ["text"]},
     "explode": {"column": "tags"},
     "filter": {"when": WHERE},
