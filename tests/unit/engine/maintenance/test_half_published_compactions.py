@@ -151,3 +151,32 @@ def test_compacted_files_are_kept_while_their_merged_file_is_missing() -> None:
         assert go(COMPACTED, machine, SOURCE).succeeded
     result = audit(COMPACTED, machine)
     assert (result.exact, result.records) == (True, 7), result
+
+
+def test_compacted_files_are_kept_while_the_merged_files_of_a_chain_are_missing() -> None:
+    machine, source = Machine(), growing_source(4)
+    for end in (1, 3):
+        assert go(COMPACTED, machine, growing_source(end)).succeeded
+    old = set(machine.paths(f"{OUTPUT}/a"))
+    assert COMPACTED.compact(machine, SOURCE, SMALL_FILES).succeeded
+    merged = {merged_file(machine)}
+
+    def deletes_nothing(operation: Operation) -> None:
+        if operation.kind == "unlink" and operation.path.startswith(f"{OUTPUT}/a/"):
+            raise PermissionError(operation.path)
+
+    machine.faults.append(deletes_nothing)
+    COMPACTED.run(machine, source)
+    old |= set(machine.paths(f"{OUTPUT}/a")) - merged
+    assert COMPACTED.compact(machine, source, SMALL_FILES).succeeded
+    merged.add(merged_file(machine))
+    machine.faults.clear()
+    for path in merged:
+        machine.remove(path)
+    for _ in range(2):
+        assert "MERGED_FILE_MISSING" in COMPACTED.run(machine, source).notes.entries[0].text
+    assert set(machine.paths(f"{OUTPUT}/a")) == old
+    rebuild(machine)
+    for _ in range(2):
+        assert go(COMPACTED, machine, source).succeeded
+    assert audit(COMPACTED, machine).exact
