@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from distcommit.core.dataset_urn import folder_of
@@ -53,6 +53,19 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
         except (DistcommitError, OSError) as error:
             logger.warning("superseded files stay: %s", error, extra={"dataset": state.dataset_urn})
             yield state.dataset_urn, str(error)
+
+
+def lacks_merged_files(store: JobStore, states: Iterable[DatasetState]) -> bool:
+    """Return whether a done compaction of one of these datasets has no merged file, although compacted files exist.
+    Unreadable tombstones do not count. Raises OSError if a folder cannot be listed.
+    """
+    fs, output = store.fs, store.roots.output
+    for state in states:
+        folder = f"{output}/{REJECTED_FOLDER}/{folder_of(state.dataset_urn)}"
+        with suppress(DistcommitError):
+            if _without_merged_files(fs, output, _tombstones_up_to(fs, folder, state.done_epoch)):
+                return True
+    return False
 
 
 def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
