@@ -83,10 +83,9 @@ def test_accept_of_a_compaction_without_its_merged_file_is_refused(part: str) ->
     require_every_record(machine)
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int) -> None:
-    machine = compacted_until(dies_after_renaming_into("/output/a/"))
-    deletions = 0
+def abandoned_until_deletion(nth: int) -> Machine:
+    """Compact, and let the process that abandons dataset a die before it deletes the tombstone (1) or the file (2)."""
+    machine, deletions = compacted_until(dies_after_renaming_into("/output/a/")), 0
 
     def dies_at_a_deletion(operation: Operation) -> None:
         nonlocal deletions
@@ -98,6 +97,12 @@ def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int
     with suppress(Crashed):
         operator_actions.abandon(COMPACTED.store(machine), "a", "ann")
     machine.restart()
+    return machine
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int) -> None:
+    machine = abandoned_until_deletion(nth)
     assert not [path for path in machine.paths(f"{OUTPUT}/_rejected/a") if nth == 2], "tombstones are undone first"
     assert merged_file(machine)
     assert statuses(COMPACTED, machine)["a"] == DatasetStatus.REVOKING
@@ -115,16 +120,39 @@ def rebuild(machine: Machine) -> None:
     assert done.written, done
 
 
-def test_rebuild_sets_a_tombstone_without_its_merged_file_aside_although_an_old_file_is_missing() -> None:
-    machine = compacted_until(dies("rename", "/output/a/"))
-    assert machine.paths(f"{OUTPUT}/_rejected/a"), "the tombstone is published"
-    old = sorted(machine.paths(f"{OUTPUT}/a"))
-    machine.remove(old[0])
+def lose_the_store(machine: Machine) -> None:
     owner = read_claim(COMPACTED.store(machine).fs, OUTPUT)
     assert owner is not None
     for path in machine.paths(ROOTS.store):
         machine.remove(path)
     open_store(SimulatedFileSystem(machine), ROOTS, "job", COMPACTED.buckets, create=True, lost_store_id=owner.store_id)
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_rebuild_sets_a_merged_file_without_its_tombstone_aside_although_an_old_file_is_missing(lost: int) -> None:
+    machine = abandoned_until_deletion(2)
+    merged = merged_file(machine)
+    old = sorted(set(machine.paths(f"{OUTPUT}/a")) - {merged})
+    machine.remove(old[lost])
+    lose_the_store(machine)
+    store = COMPACTED.store(machine)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
+    assert plan.set_aside == [merged]
+    rebuild(machine)
+    for _ in range(3):
+        assert go(COMPACTED, machine, SOURCE).succeeded
+    result = audit(COMPACTED, machine)
+    assert (result.duplicates, result.skipped) == (0, len(plan.problems)), "the run skips what the rebuild reports"
+    assert result.records == 7 - len(plan.problems)
+    assert len(plan.problems) == (lost in (0, 2)), "else the lost records are read again"
+
+
+def test_rebuild_sets_a_tombstone_without_its_merged_file_aside_although_an_old_file_is_missing() -> None:
+    machine = compacted_until(dies("rename", "/output/a/"))
+    assert machine.paths(f"{OUTPUT}/_rejected/a"), "the tombstone is published"
+    old = sorted(machine.paths(f"{OUTPUT}/a"))
+    machine.remove(old[0])
+    lose_the_store(machine)
     rebuild(machine)
     for _ in range(3):
         COMPACTED.run(machine, SOURCE)
