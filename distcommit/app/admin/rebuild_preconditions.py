@@ -51,9 +51,7 @@ def rebuild_job(
                 found=older,
                 todo=OLDER_OUTPUT,
             )
-        is_unmarked = not read_markers(fs, roots.output)[Marker.BEGAN]
-        has_lost = older or newer_runs(store) or is_unmarked or _has_lost_tail(store)
-        has_lost = has_lost or lacks_merged_files(store, stored_states(store).values())
+        has_lost = bool(older) or _has_lost(store)
         if not has_lost and repaired:
             return RebuildResult(written=True, repaired=repaired)
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):
@@ -122,6 +120,14 @@ def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str,
 def _can_be_declared(store: JobStore) -> bool:
     """Return whether an operator may declare the store valid: its newest run died, or its staging folder is lost."""
     return not store.job_log().refresh().has_ended or is_other_staging(store)
+
+
+def _has_lost(store: JobStore) -> bool:
+    """Return whether runs or log records are missing in the store, or merged files in the output."""
+    is_unmarked = not read_markers(store.fs, store.roots.output)[Marker.BEGAN]
+    if is_unmarked or newer_runs(store) or _has_lost_tail(store):
+        return True
+    return lacks_merged_files(store, stored_states(store).values())
 
 
 def _has_lost_tail(store: JobStore) -> bool:
