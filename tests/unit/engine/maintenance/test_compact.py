@@ -30,6 +30,7 @@ from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.maintenance import compaction_source
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
 from distcommit.pipeline.maintenance.compaction_source import CompactionSource
@@ -214,6 +215,24 @@ def test_merged_file_with_other_columns_is_never_published(place: Files, monkeyp
     result = place.compact()
     assert not result.succeeded
     assert "expected columns" in result.reasons.entries[0].text
+
+
+def test_staged_file_with_other_bytes_than_were_written_is_never_published(
+    place: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checksum = LocalFileSystem.checksum
+
+    def of_damaged(fs: LocalFileSystem, path: str) -> int:
+        if path.startswith(place.roots.staging) and "/merged/" in path:
+            Path(path).write_bytes(b"damaged")
+        return checksum(fs, path)
+
+    before = place.files()
+    monkeypatch.setattr(LocalFileSystem, "checksum", of_damaged)
+    result = place.compact()
+    assert not result.succeeded
+    assert all("COMPACTION_NOT_CONSERVED" in reason.text for reason in result.reasons.entries), result.reasons
+    assert place.files() == before
 
 
 def test_damaged_file_is_not_merged(place: Files) -> None:
