@@ -57,11 +57,11 @@ def merged_file(machine: Machine) -> str:
     return path
 
 
-def predicted(machine: Machine) -> str:
-    """Return the predicted effect of `accept` on dataset a."""
+def predicted(machine: Machine, release: operator_actions.Release = operator_actions.Release.ACCEPT) -> str:
+    """Return the predicted effect of a release of dataset a."""
     store = COMPACTED.store(machine)
     steps = read_steps(store, StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id), "a")
-    (row,) = plan_release(read_status(store), steps, operator_actions.Release.ACCEPT, "a").rows
+    (row,) = plan_release(read_status(store), steps, release, "a").rows
     return row.effect
 
 
@@ -107,6 +107,7 @@ def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int
     assert merged_file(machine)
     assert statuses(COMPACTED, machine)["a"] == DatasetStatus.REVOKING
     assert predicted(machine).startswith("refused: it replaces files and is being abandoned")
+    assert predicted(machine, operator_actions.Release.RETRY) == "refused: it is being abandoned (abandon)"
     with pytest.raises(ConflictError, match="the sequence replaces files, and is being abandoned"):
         operator_actions.accept(COMPACTED.store(machine), "a", "ann")
     require_every_record(machine)
