@@ -248,7 +248,7 @@ def _dataset(
         for file in files
         for epoch in file.footer.replaces
     )
-    first = _first(fed, newer, begin_at_0=was_unsealed)
+    first = _first(replaced.with_undone(fed), newer, begin_at_0=was_unsealed)
     after, aside = Continuation(state, replaced.reprocessed_offsets(), first), list(replaced.aside)
     if has_taken:
         _add_replaced(after, replaced, newer)
@@ -298,8 +298,8 @@ def _add_reprocessed(after: Continuation, reprocessed: dict[int, list[PublishedF
 def _first(
     reprocessed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool
 ) -> dict[str, dict[str, int]]:
-    """Return the first position of each partition whose oldest files were reprocessed, by incarnation. With
-    `begin_at_0` (at-least-once) it is 0, because records before the reprocessed ones may be missing.
+    """Return the first position of each partition whose oldest files were reprocessed or compacted, by incarnation.
+    With `begin_at_0` (at-least-once) it is 0, because records before the reprocessed ones may be missing.
     """
     first_positions: dict[str, dict[str, int]] = {}
     for incarnation, sets in reprocessed.items():

@@ -15,6 +15,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
+from distcommit.pipeline.maintenance.superseded_files import lacks_merged_files
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
@@ -50,8 +51,7 @@ def rebuild_job(
                 found=older,
                 todo=OLDER_OUTPUT,
             )
-        is_unmarked = not read_markers(fs, roots.output)[Marker.BEGAN]
-        has_lost = older or newer_runs(store) or is_unmarked or _has_lost_tail(store)
+        has_lost = bool(older) or _has_lost(store)
         if not has_lost and repaired:
             return RebuildResult(written=True, repaired=repaired)
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):
@@ -59,7 +59,8 @@ def rebuild_job(
                 "there is nothing to rebuild",
                 id="NOTHING_TO_REBUILD",
                 store=roots.store,
-                expected="a store that is older than its output, or has lost segments of a log, or can't read one",
+                expected="a store that is older than its output, or has lost segments of a log, or can't read one; or"
+                " an output without the merged file of a compaction",
                 found="the newest one",
                 todo="run the job; `distcommit audit` says whether its output is exact",
             )
@@ -119,6 +120,14 @@ def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str,
 def _can_be_declared(store: JobStore) -> bool:
     """Return whether an operator may declare the store valid: its newest run died, or its staging folder is lost."""
     return not store.job_log().refresh().has_ended or is_other_staging(store)
+
+
+def _has_lost(store: JobStore) -> bool:
+    """Return whether runs or log records are missing in the store, or merged files in the output."""
+    is_unmarked = not read_markers(store.fs, store.roots.output)[Marker.BEGAN]
+    if is_unmarked or newer_runs(store) or _has_lost_tail(store):
+        return True
+    return lacks_merged_files(store, stored_states(store).values())
 
 
 def _has_lost_tail(store: JobStore) -> bool:

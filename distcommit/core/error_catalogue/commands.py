@@ -73,7 +73,8 @@ ENTRIES = (
         impact=NOTHING_CHANGED,
         action=(
             "Release the dataset with `abandon` again, which resumes the rollback. If the rollback can never succeed, "
-            "release the dataset with `accept`, which loses the unpublished records."
+            "release the dataset with `accept`, which loses the unpublished records. A commit that only publishes "
+            "files and replaces others cannot be accepted; its rollback can always be repeated."
         ),
         command="dataset release JOB.yaml DATASET abandon",
     ),
@@ -103,9 +104,9 @@ ENTRIES = (
         error="ConflictError",
         title="A replacement is not published completely",
         cause=(
-            "The commit replaces published files. The file that marks the old ones as replaced (the tombstone) is not "
-            "published; or the commit compacts files, and the merged file is not published, or the commit is being "
-            "abandoned."
+            "The commit replaces published files, and is being abandoned; or the file that marks the old ones as "
+            "replaced (the tombstone) is not published; or the commit compacts files, and the merged file is not "
+            "published."
         ),
         impact=NOTHING_CHANGED,
         action=(

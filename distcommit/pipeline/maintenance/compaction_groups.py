@@ -24,7 +24,8 @@ class CompactionPolicy:
     """Which files a compaction merges.
 
     Attributes:
-        target_file_bytes: the size that merged files have at most. A file of half this size, or more, is left.
+        target_file_bytes: the size that merged files have at most. A file of half the target size of its branch, or
+            more, is left.
         min_files: number of files that a merged file replaces at least. If the target size is reached, two are enough.
         closed_before_ms: files that ended later are left, in milliseconds since 1970. A file in a time folder ends with
             the folder's period, any other file with its modification.
@@ -34,9 +35,10 @@ class CompactionPolicy:
     min_files: int
     closed_before_ms: int
 
-    def admits(self, file: LiveFile) -> bool:
-        """Return whether a file is small and old enough."""
-        return file.size_bytes * 2 < self.target_file_bytes and file.end_ms <= self.closed_before_ms
+    def admits(self, file: LiveFile, target_file_bytes: int) -> bool:
+        """Return whether a file is old enough, and small for that target size of its branch."""
+        most = min(self.target_file_bytes, target_file_bytes)
+        return file.size_bytes * 2 < most and file.end_ms <= self.closed_before_ms
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ def compaction_groups(
     """
     attempts = Counter(_attempt(file.footer) for file in files)
     groups: dict[Hashable, list[_Group]] = {}
-    ordered = [(_ranges(file.footer), file) for file in files if policy.admits(file)]
+    small = [file for file in files if policy.admits(file, target_file_bytes(file.footer.branch))]
+    ordered = [(_ranges(file.footer), file) for file in small]
     for ranges, file in sorted(ordered, key=_position):
         footer = file.footer
         if not footer.content_sum or (footer.makes_several and attempts[_attempt(footer)] > 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from distcommit.core.dataset_urn import folder_of
@@ -55,6 +55,19 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
             yield state.dataset_urn, str(error)
 
 
+def lacks_merged_files(store: JobStore, states: Iterable[DatasetState]) -> bool:
+    """Return whether a done compaction of one of these datasets has no merged file, although compacted files exist.
+    Unreadable tombstones do not count. Raises OSError if a folder cannot be listed.
+    """
+    fs, output = store.fs, store.roots.output
+    for state in states:
+        folder = f"{output}/{REJECTED_FOLDER}/{folder_of(state.dataset_urn)}"
+        with suppress(DistcommitError):
+            if _without_merged_files(fs, output, _tombstones_up_to(fs, folder, state.done_epoch)):
+                return True
+    return False
+
+
 def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
     for bucket, dataset_states in states.items():
         for state in dataset_states.values():
@@ -77,7 +90,7 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
     """
     present = {tombstone.path for tombstone in tombstones}
     superseded = {file.path for tombstone in tombstones for file in tombstone.files}
-    unbacked = [tombstone for tombstone in tombstones if _lacks_merged_file(fs, output, tombstone, superseded)]
+    unbacked = _without_merged_files(fs, output, tombstones)
     for tombstone in tombstones:
         if tombstone in unbacked:
             continue
@@ -105,14 +118,18 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
         )
 
 
-def _lacks_merged_file(fs: FileSystem, output: str, tombstone: Tombstone, superseded: Collection[str]) -> bool:
-    """Return whether compacted files are there, but not the file into which they were merged."""
-    if tombstone.publish != "compact":
-        return False
-    paths = [path for path in tombstone.published if path not in superseded]
-    return any(fs.status(f"{output}/{path}") is None for path in paths) and any(
-        fs.status(f"{output}/{file.path}") is not None for file in tombstone.files
-    )
+def _without_merged_files(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> list[Tombstone]:
+    """Return the compactions, newest first, whose merged file is missing although compacted files exist. A merged file
+    may be missing only if a newer tombstone names it and is not a compaction whose own merged file is missing.
+    """
+    unbacked, superseded = list[Tombstone](), set[str]()
+    for tombstone in sorted(tombstones, key=lambda tombstone: tombstone.epoch, reverse=True):
+        paths = [path for path in tombstone.published if path not in superseded]
+        if tombstone.publish != "compact" or all(fs.status(f"{output}/{path}") is not None for path in paths):
+            superseded.update(file.path for file in tombstone.files)
+        elif any(fs.status(f"{output}/{file.path}") is not None for file in tombstone.files):
+            unbacked.append(tombstone)
+    return unbacked
 
 
 def _delete(

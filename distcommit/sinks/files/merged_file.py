@@ -144,7 +144,9 @@ def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, 
 
 
 def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Footer) -> FileStatus:
-    """Copy a verified local file to staging, and close it. Raise CorruptError if the copied bytes are others."""
+    """Copy a verified local file to staging, and close it. If staged files can be read, read it again. Raise
+    CorruptError if the bytes are others.
+    """
     staged = fs.create(path, target)
     try:
         with Path(closed.path).open("rb") as spooled:
@@ -156,7 +158,10 @@ def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Fo
         with contextlib.suppress(OSError):
             staged.close_file(sync=False)
         raise
-    return staged.close_file(sync=False)
+    status = staged.close_file(sync=False)
+    if fs.has_folders and (checksum := fs.checksum(path)) != closed.checksum:  # not in an object store
+        raise _not_conserved(footer, f"checksum {closed.checksum:016x}", f"{checksum:016x} in the staged file")
+    return status
 
 
 def _require_conserved(

@@ -166,9 +166,9 @@ def accept(
         steps that could not be rolled back because the target is unavailable. The job's next run rolls them back.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned; if the tombstone of a replacement is
-            not published, so that old and new files would be read together; or if the sequence compacts files, and is
-            not published as a whole or is being abandoned, so that records would be lost. Nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned; or if accept would double or lose
+            records: the sequence publishes only files, replaces others, and is being abandoned or lacks its published
+            tombstone, or it compacts files and is not published as a whole. Nothing was changed.
         OSError: if the marker of a prepared attempt cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
@@ -353,7 +353,7 @@ _REMEDIES = {
     DatasetStatus.QUARANTINED: ("DATASET_IN_QUARANTINE", "release it with retry, accept or abandon"),
     DatasetStatus.REVOKING: (
         "DATASET_BEING_ABANDONED",
-        "release it with abandon, which resumes; or with accept, if that can never succeed",
+        "release it with abandon, which resumes; or with accept, if that can never succeed and no files are replaced",
     ),
 }
 """The error id and the remedy for a dataset by its status."""

@@ -85,6 +85,13 @@ def test_merged_file_is_at_most_as_large_as_the_target() -> None:
     assert groups(*files) == ["0 1", "2 3"]
 
 
+def test_file_of_half_the_target_size_of_its_branch_stays() -> None:
+    files = [file(f"{number}", number, number + 1, size=size) for number, size in enumerate((149, 150, 149, 149))]
+    assert [
+        [file.path for file in group] for group in compaction_groups(files, POLICY, lambda _: 300, lambda _: 0)
+    ] == [["0", "2"]]
+
+
 def test_few_files_are_merged_only_if_they_reach_the_target() -> None:
     policy = CompactionPolicy(target_file_bytes=1000, min_files=4, closed_before_ms=50)
     small = [file(f"{number}", number, number + 1) for number in range(3)]

@@ -9,7 +9,9 @@ compacted records: no data file) has the records. If nothing was deleted, the fi
 the superseded files are live again.
 
 A compaction's tombstone counts only if its merged file is published, or was itself superseded. Otherwise the tombstone
-is set aside, whatever else its epoch shows: the compacted files have the only copy of their records.
+is set aside, whatever else its epoch shows: the compacted files have the only copy of their records. A merged file
+without its tombstone is set aside while an older live file has any of its records. If another compacted file was
+deleted by accident, its records are a gap.
 
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
 Otherwise it is set aside, and the files that it was to replace are live again. The records of replaced files were
@@ -36,6 +38,8 @@ class ReplacedFiles:
         appended: files with records that were read from the source.
         complete: reprocessed files by epoch, of epochs that are complete.
         aside: paths of the files and tombstones of an epoch that may be incomplete.
+        undone: merged files without a tombstone that are set aside. Another file with some of their records may be
+            missing.
         newest_epoch: newest published epoch; 0 if nothing was reprocessed or replaced.
         records: input records whose output was replaced.
         taken_epoch: epoch of the newest complete replacement; 0 without one.
@@ -44,6 +48,7 @@ class ReplacedFiles:
     appended: list[PublishedFile] = field(default_factory=list)
     complete: dict[int, list[PublishedFile]] = field(default_factory=dict)
     aside: list[str] = field(default_factory=list)
+    undone: list[PublishedFile] = field(default_factory=list)
     newest_epoch: int = 0
     records: list[ReplacedRecords] = field(default_factory=list)
     taken_epoch: int = 0
@@ -78,6 +83,14 @@ class ReplacedFiles:
             for file in incarnation_files:
                 lost_offsets[incarnation].update(file.holes)
         return lost_offsets
+
+    def with_undone(self, offsets: Mapping[str, OffsetSets]) -> dict[str, OffsetSets]:
+        """Return these offsets by incarnation, with those of undone merged files."""
+        joined = dict(offsets)
+        for file in self.undone:
+            name = file.footer.incarnation
+            joined[name] = joined.get(name, OffsetSets()).union(file.offsets)
+        return joined
 
     def records_by_incarnation(self) -> dict[str, OffsetSets]:
         """Return the replaced input records by incarnation, the oldest first."""
@@ -122,12 +135,14 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     )
     for epoch in epochs:
         epoch_files = [file for file in reprocessed if file.footer.epoch == epoch]
-        if (
-            epoch < newest
-            or epoch <= max(done_epoch, clean_epoch)
-            or _is_reprocessing_complete(folder, epoch, epoch_files)
-        ):
+        if epoch < newest or epoch <= max(done_epoch, clean_epoch):
             replaced.complete[epoch] = epoch_files
+        elif _is_reprocessing_complete(folder, epoch, epoch_files):
+            undone = _undone_compactions(folder, epoch_files)
+            replaced.aside += [file.path for file in undone]
+            replaced.undone += undone
+            if len(undone) < len(epoch_files) or not undone:
+                replaced.complete[epoch] = [file for file in epoch_files if file not in undone]
         else:
             replaced.aside += [file.path for file in epoch_files]
             replaced.aside += [path for path, stone in folder.tombstones.items() if stone.epoch == epoch]
@@ -166,6 +181,28 @@ def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: 
     for file in epoch_files:
         by_attempt.setdefault((file.footer.work_unit_id, file.footer.attempt), []).append(file)
     return any(not _are_records_present(folder, files) for attempt, files in by_attempt.items() if attempt not in named)
+
+
+def _undone_compactions(folder: PublishedFolder, epoch_files: Iterable[PublishedFile]) -> list[PublishedFile]:
+    """Return the merged files without a tombstone of which an older live file still has a record. A run deletes all
+    compacted files before the tombstone, so these compactions are not done, even if another compacted file is missing.
+    """
+    named = {(stone.epoch, stone.work_unit_id, stone.attempt) for stone in folder.tombstones.values()}
+    undone: list[PublishedFile] = []
+    for file in epoch_files:
+        merged = file.footer
+        if merged.publish != "compact" or (merged.epoch, merged.work_unit_id, merged.attempt) in named:
+            continue
+        origins = [
+            older
+            for older in folder.live_files(merged.epoch - 1)
+            if older.footer.kind == "data"
+            and older.footer.epoch in merged.replaces
+            and (older.footer.branch, older.footer.incarnation) == (merged.branch, merged.incarnation)
+        ]
+        if any(older.offsets.intersection(file.offsets).count() for older in origins):
+            undone.append(file)
+    return undone
 
 
 def _are_records_present(folder: PublishedFolder, files: list[PublishedFile]) -> bool:

@@ -95,7 +95,8 @@ def _effect(
     if row.status not in WAITING or sequence is None:
         return f"refused: it is {row.status}", False
     if release is Release.RETRY and row.status == "revoking":
-        return "refused: it is being abandoned (abandon or accept)", False
+        ways = "abandon" if _refusal_to_accept(row, sequence) else "abandon or accept"
+        return f"refused: it is being abandoned ({ways})", False
     steps, done = sum(sequence.counts.values()), sequence.counts.get("DONE", 0)
     lost_step = next((step for step in sequence.steps if step.state == "LOST"), None)
     match release:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distcommit import Job
+from distcommit.app.admin import rebuild_preconditions
 from distcommit.app.admin.compact import CompactResult, compacting, find_compactable
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
@@ -25,9 +27,10 @@ from distcommit.app.auditing.offsets.joined_branches import Branches
 from distcommit.app.checks import published_types
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.cli.views.compaction_view import compaction_view
-from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
+from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.maintenance import compaction_source
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
 from distcommit.pipeline.maintenance.compaction_source import CompactionSource
@@ -45,6 +48,7 @@ from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.programs.compact import COMPACT, SMALL_FILES
 from tests.unit.app.reading.test_snapshot_reader import Place
+from tests.unit.app.serving.test_service import write
 from tests.unit.cli.views.test_output import rendered
 from tests.unit.engine.driver.machines import dies_at
 
@@ -211,6 +215,24 @@ def test_merged_file_with_other_columns_is_never_published(place: Files, monkeyp
     result = place.compact()
     assert not result.succeeded
     assert "expected columns" in result.reasons.entries[0].text
+
+
+def test_staged_file_with_other_bytes_than_were_written_is_never_published(
+    place: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checksum = LocalFileSystem.checksum
+
+    def of_damaged(fs: LocalFileSystem, path: str) -> int:
+        if path.startswith(place.roots.staging) and "/merged/" in path:
+            Path(path).write_bytes(b"damaged")
+        return checksum(fs, path)
+
+    before = place.files()
+    monkeypatch.setattr(LocalFileSystem, "checksum", of_damaged)
+    result = place.compact()
+    assert not result.succeeded
+    assert all("COMPACTION_NOT_CONSERVED" in reason.text for reason in result.reasons.entries), result.reasons
+    assert place.files() == before
 
 
 def test_damaged_file_is_not_merged(place: Files) -> None:
@@ -411,6 +433,26 @@ def test_half_published_compaction_without_its_tombstone_is_set_aside_by_a_rebui
     place.run(11, NAMES)
     audited = place.audit()
     assert (audited.exact, audited.records) == (True, 22), audited
+
+
+def test_job_whose_merged_file_is_missing_can_be_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = grown(Files(tmp_path))
+    before = place.files()
+    assert place.compact().succeeded
+    paths = {name: getattr(place.roots, name) for name in ("store", "staging", "output")}
+    job = Job.from_file(write(tmp_path, "job", paths=paths, commit={"buckets": 2}))
+    monkeypatch.setattr(rebuild_preconditions, "record_settings", lambda *_: None)  # its source is another one
+    with pytest.raises(ConflictError, match="nothing to rebuild"):
+        job.rebuild()
+    (merged,) = set(place.files()).difference(before)
+    merged.unlink()
+    assert job.rebuild().written
+    for _ in range(2):
+        place.run(9, NAMES)
+    audited = place.audit()
+    assert (audited.exact, audited.records, place.files()) == (True, 18, before), audited
+    with pytest.raises(ConflictError, match="nothing to rebuild"):
+        job.rebuild()
 
 
 def rebuild(place: Files) -> None:

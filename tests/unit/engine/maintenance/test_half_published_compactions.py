@@ -57,11 +57,11 @@ def merged_file(machine: Machine) -> str:
     return path
 
 
-def predicted(machine: Machine) -> str:
-    """Return the predicted effect of `accept` on dataset a."""
+def predicted(machine: Machine, release: operator_actions.Release = operator_actions.Release.ACCEPT) -> str:
+    """Return the predicted effect of a release of dataset a."""
     store = COMPACTED.store(machine)
     steps = read_steps(store, StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id), "a")
-    (row,) = plan_release(read_status(store), steps, operator_actions.Release.ACCEPT, "a").rows
+    (row,) = plan_release(read_status(store), steps, release, "a").rows
     return row.effect
 
 
@@ -83,10 +83,9 @@ def test_accept_of_a_compaction_without_its_merged_file_is_refused(part: str) ->
     require_every_record(machine)
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int) -> None:
-    machine = compacted_until(dies_after_renaming_into("/output/a/"))
-    deletions = 0
+def abandoned_until_deletion(nth: int) -> Machine:
+    """Compact, and let the process that abandons dataset a die before it deletes the tombstone (1) or the file (2)."""
+    machine, deletions = compacted_until(dies_after_renaming_into("/output/a/")), 0
 
     def dies_at_a_deletion(operation: Operation) -> None:
         nonlocal deletions
@@ -98,10 +97,17 @@ def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int
     with suppress(Crashed):
         operator_actions.abandon(COMPACTED.store(machine), "a", "ann")
     machine.restart()
+    return machine
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_accept_of_a_compaction_during_an_unfinished_abandon_is_refused(nth: int) -> None:
+    machine = abandoned_until_deletion(nth)
     assert not [path for path in machine.paths(f"{OUTPUT}/_rejected/a") if nth == 2], "tombstones are undone first"
     assert merged_file(machine)
     assert statuses(COMPACTED, machine)["a"] == DatasetStatus.REVOKING
     assert predicted(machine).startswith("refused: it replaces files and is being abandoned")
+    assert predicted(machine, operator_actions.Release.RETRY) == "refused: it is being abandoned (abandon)"
     with pytest.raises(ConflictError, match="the sequence replaces files, and is being abandoned"):
         operator_actions.accept(COMPACTED.store(machine), "a", "ann")
     require_every_record(machine)
@@ -115,16 +121,39 @@ def rebuild(machine: Machine) -> None:
     assert done.written, done
 
 
-def test_rebuild_sets_a_tombstone_without_its_merged_file_aside_although_an_old_file_is_missing() -> None:
-    machine = compacted_until(dies("rename", "/output/a/"))
-    assert machine.paths(f"{OUTPUT}/_rejected/a"), "the tombstone is published"
-    old = sorted(machine.paths(f"{OUTPUT}/a"))
-    machine.remove(old[0])
+def lose_the_store(machine: Machine) -> None:
     owner = read_claim(COMPACTED.store(machine).fs, OUTPUT)
     assert owner is not None
     for path in machine.paths(ROOTS.store):
         machine.remove(path)
     open_store(SimulatedFileSystem(machine), ROOTS, "job", COMPACTED.buckets, create=True, lost_store_id=owner.store_id)
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_rebuild_sets_a_merged_file_without_its_tombstone_aside_although_an_old_file_is_missing(lost: int) -> None:
+    machine = abandoned_until_deletion(2)
+    merged = merged_file(machine)
+    old = sorted(set(machine.paths(f"{OUTPUT}/a")) - {merged})
+    machine.remove(old[lost])
+    lose_the_store(machine)
+    store = COMPACTED.store(machine)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
+    assert plan.set_aside == [merged]
+    rebuild(machine)
+    for _ in range(3):
+        assert go(COMPACTED, machine, SOURCE).succeeded
+    result = audit(COMPACTED, machine)
+    assert (result.duplicates, result.skipped) == (0, len(plan.problems)), "the run skips what the rebuild reports"
+    assert result.records == 7 - len(plan.problems)
+    assert len(plan.problems) == (lost in (0, 2)), "else the lost records are read again"
+
+
+def test_rebuild_sets_a_tombstone_without_its_merged_file_aside_although_an_old_file_is_missing() -> None:
+    machine = compacted_until(dies("rename", "/output/a/"))
+    assert machine.paths(f"{OUTPUT}/_rejected/a"), "the tombstone is published"
+    old = sorted(machine.paths(f"{OUTPUT}/a"))
+    machine.remove(old[0])
+    lose_the_store(machine)
     rebuild(machine)
     for _ in range(3):
         COMPACTED.run(machine, SOURCE)
@@ -151,3 +180,32 @@ def test_compacted_files_are_kept_while_their_merged_file_is_missing() -> None:
         assert go(COMPACTED, machine, SOURCE).succeeded
     result = audit(COMPACTED, machine)
     assert (result.exact, result.records) == (True, 7), result
+
+
+def test_compacted_files_are_kept_while_the_merged_files_of_a_chain_are_missing() -> None:
+    machine, source = Machine(), growing_source(4)
+    for end in (1, 3):
+        assert go(COMPACTED, machine, growing_source(end)).succeeded
+    old = set(machine.paths(f"{OUTPUT}/a"))
+    assert COMPACTED.compact(machine, SOURCE, SMALL_FILES).succeeded
+    merged = {merged_file(machine)}
+
+    def deletes_nothing(operation: Operation) -> None:
+        if operation.kind == "unlink" and operation.path.startswith(f"{OUTPUT}/a/"):
+            raise PermissionError(operation.path)
+
+    machine.faults.append(deletes_nothing)
+    COMPACTED.run(machine, source)
+    old |= set(machine.paths(f"{OUTPUT}/a")) - merged
+    assert COMPACTED.compact(machine, source, SMALL_FILES).succeeded
+    merged.add(merged_file(machine))
+    machine.faults.clear()
+    for path in merged:
+        machine.remove(path)
+    for _ in range(2):
+        assert "MERGED_FILE_MISSING" in COMPACTED.run(machine, source).notes.entries[0].text
+    assert set(machine.paths(f"{OUTPUT}/a")) == old
+    rebuild(machine)
+    for _ in range(2):
+        assert go(COMPACTED, machine, source).succeeded
+    assert audit(COMPACTED, machine).exact
