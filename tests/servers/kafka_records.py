@@ -41,8 +41,14 @@ def wait_for_ended_transactions(brokers: str, topics: Iterable[str], timeout_s: 
         answers = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         return [answers[partition].result().offset for partition in latest]
 
+    def is_ended() -> bool:
+        try:
+            return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+        except KafkaException:  # a new topic's partition has no leader yet
+            return False
+
     deadline_s = time.monotonic() + timeout_s
-    while latest and ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+    while latest and not is_ended():
         if time.monotonic() > deadline_s:
             return False
         time.sleep(0.02)
