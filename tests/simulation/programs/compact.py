@@ -111,16 +111,21 @@ def _run_instead(machine: SimulatedPosix) -> str:
     return _wrong(machine, _SECOND) or _compact_again(machine)
 
 
-def _half_published(renames: int) -> SimulatedPosix:
-    """Let the command die after that many of its four renames: the tombstone and the file of each dataset."""
+def _half_published(renames: int, *, is_done: bool = True) -> SimulatedPosix:
+    """Let the command die after that many of its four renames: the tombstone and the file of each dataset.
+
+    Args:
+        is_done: whether it may record in the store what it has renamed.
+    """
     machine, remaining = _initial_machine(), [renames]
 
     def gate(operation: Operation) -> None:
         is_published = operation.path.startswith(f"{ROOTS.output}/") and OWNERSHIP_FOLDER not in operation.path
         if operation.kind == "rename" and is_published:
             remaining[0] -= 1
-            if remaining[0] < 0:
-                raise Crashed
+        is_recorded = remaining[0] == 0 and operation.path.startswith(f"{ROOTS.store}/")
+        if remaining[0] < 0 or (is_recorded and not is_done):
+            raise Crashed
 
     machine.gate = gate
     with suppress(Crashed):
@@ -130,8 +135,8 @@ def _half_published(renames: int) -> SimulatedPosix:
     return machine
 
 
-def _quarantined(renames: int) -> SimulatedPosix:
-    machine = _half_published(renames)
+def _quarantined(renames: int, *, is_done: bool = True) -> SimulatedPosix:
+    machine = _half_published(renames, is_done=is_done)
     operator_actions.quarantine(COMPACTED.store(machine), unsettled(machine).dataset_urn, "person")
     COMPACTED.run(machine, _SECOND)  # which must leave the files of the quarantined dataset
     machine.syncfs("/")
@@ -199,6 +204,7 @@ COMPACT = (
         Program(f"compact-abandoned-{renames}", partial(_quarantined, renames), _abandon, _abandon_and_compact)
         for renames in (1, 2, 3)
     ),
+    Program("compact-abandoned-published", partial(_quarantined, 2, is_done=False), _abandon, _abandon_and_compact),
     *(
         Program(
             f"compact-half-rebuilt-{renames}",
