@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.sequences import SealedSequence

@@ -17,7 +17,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.inspection.job_status import read_status
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.core.support.io_batching import run_alone

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from distcommit.core.error_handling.stored_errors import is_outage
+from distcommit.core.error_handling.error_text_classification import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.read_failure_records import DatasetReadFailure

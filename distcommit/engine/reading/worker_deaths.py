@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from distcommit.core.error_handling.stored_errors import has_killed_its_worker
+from distcommit.core.error_handling.error_text_classification import has_killed_its_worker
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, WorkerDiedError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import format_position

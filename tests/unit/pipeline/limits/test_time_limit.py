@@ -11,7 +11,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from distcommit.core.error_handling.stored_errors import is_permanent
+from distcommit.core.error_handling.error_text_classification import is_permanent
 from distcommit.core.errors import TimeLimitError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.work_units import WorkUnit

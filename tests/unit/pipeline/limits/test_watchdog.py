@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from distcommit.constructs.registry.registry_client import RegisteredSchema, registry_client_class
 from distcommit.constructs.registry.registry_converter import Decoder
-from distcommit.core.error_handling.stored_errors import has_killed_its_worker, is_permanent
+from distcommit.core.error_handling.error_text_classification import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.redaction import Redaction
