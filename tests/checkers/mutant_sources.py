@@ -32,7 +32,14 @@ STORES = (
     ),
     *(
         f"state.{name}"
-        for name in ("file_system_probe", "job_lock", "job_store", "run_plans", "plan_and_state_tables", "task_states")
+        for name in (
+            "file_system_probe",
+            "job_lock",
+            "job_store",
+            "run_plans",
+            "plan_and_task_state_encoding",
+            "task_states",
+        )
     ),
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )

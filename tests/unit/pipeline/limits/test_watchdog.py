@@ -37,7 +37,7 @@ from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
 from distcommit.pipeline.limits.watchdog_child import Worker
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.state.stuck_work_unit import failure_of
+from distcommit.stores.state.stuck_work_unit_record import failure_of
 from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
 from distcommit.testing.fakes.conversion import unit_of
 from tests.simulation.world import launch_here
