@@ -21,7 +21,7 @@ from distcommit.constructs.converters.registry_formats.json_schema import _JsonS
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/pipeline/branches/test_source_order.py"

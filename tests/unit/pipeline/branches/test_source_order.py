@@ -33,7 +33,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
 from distcommit.stores.folders.staging import make_area, prepare_bucket
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine, QuickClock

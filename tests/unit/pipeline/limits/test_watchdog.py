@@ -39,7 +39,7 @@ from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.stuck_work_unit_record import failure_of
 from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 from tests.simulation.world import launch_here
 from tests.unit.constructs.registry.test_registry_schema_policy import batch_of, converter, message
 from tests.unit.engine.committing.situations import WORLD, check_recovery, rows
