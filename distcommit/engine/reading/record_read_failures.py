@@ -13,7 +13,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.engine.committing.work_unit_results import NotCommitted
+from distcommit.engine.committing.dataset_outcomes import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
