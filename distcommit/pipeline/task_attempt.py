@@ -23,11 +23,11 @@ from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.all_branches import Branches
-from distcommit.pipeline.branches.recorded_properties import properties_of_parts, with_properties_of_writers
+from distcommit.pipeline.branches.collect_task_properties import properties_of_parts, with_properties_of_writers
+from distcommit.pipeline.merge_work_unit_settings import flow_of_unit
 from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.pipeline.work_unit_flow import flow_of_unit
 from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)

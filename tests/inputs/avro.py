@@ -24,7 +24,7 @@ from distcommit.constructs.registry.wire_format import Framed
 from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.inputs.case import Case
 
-ORDER = "tests/unit/pipeline/branches/test_source_order.py"
+ORDER = "tests/unit/pipeline/branches/test_restore_source_order.py"
 HOSTILE = "tests/unit/constructs/registry/test_hostile_schemas.py"
 SYNC = bytes(16)
 Run = Callable[[Path], str]

@@ -15,7 +15,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
-from distcommit.pipeline.maintenance.superseded_files import lacks_merged_files
+from distcommit.pipeline.maintenance.delete_superseded_files import lacks_merged_files
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers

@@ -29,7 +29,7 @@ from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Event, Observer, SequenceDone
 from distcommit.engine.run_settings import RunSettings, step_context
-from distcommit.pipeline.maintenance.superseded_files import delete_superseded
+from distcommit.pipeline.maintenance.delete_superseded_files import delete_superseded
 from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
