@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from distcommit.app.job_file.load_job_file import job_file_problems
+from distcommit.sinks.kafka.topic_names import is_topic
 from distcommit.testing.fakes.notes_sink import NotesSink
 from tests.unit.test_custom_parts_page import PARTS
 from tests.unit.test_pages import PAGES, ROOT
@@ -48,6 +49,13 @@ def test_yaml_on_a_page_is_accepted_by_the_loader_of_job_files(
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(merged(yaml.safe_load(block))), encoding="utf-8")
     assert [str(problem) for problem in job_file_problems(file)] == []
+
+
+def test_topics_on_pages_are_names_that_kafka_accepts() -> None:
+    sources = [yaml.safe_load(block).get("source") or {} for _, block in BLOCKS]
+    topics = {topic for source in sources for topic in source.get("topics", [])}
+    assert "orders" in topics
+    assert {topic for topic in topics if not is_topic(topic)} == set()
 
 
 def test_pages_show_yaml_of_most_kinds_of_settings() -> None:

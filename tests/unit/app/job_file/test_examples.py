@@ -8,6 +8,7 @@ import pytest
 
 from distcommit.app.checks.flow_description import describe_flow
 from distcommit.app.job_file.load_job_file import load_config, parse_config
+from distcommit.sinks.kafka.topic_names import is_topic
 from tests.cluster.flow import flow_sections, repaired
 
 CONF = Path(__file__).parents[4] / "conf" / "jobs"
@@ -19,6 +20,12 @@ def test_example_job_file_is_a_valid_job(path: Path) -> None:
     config = load_config(path)
     assert config.job in ("clicks", "events", "shop", "tickets")
     assert describe_flow(config).parts
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_topics_of_an_example_are_names_that_kafka_accepts(path: Path) -> None:
+    topics = getattr(load_config(path).source, "topics", [])
+    assert [topic for topic in topics if not is_topic(topic)] == []
 
 
 def test_flow_of_the_size_benchmark_is_the_example_with_another_registry_and_can_be_repaired(tmp_path: Path) -> None:
