@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.install_command import install_command
 
 _A_SECOND = 100
 _PATIENCE_S = 60
@@ -30,7 +31,7 @@ def drawn(picture: Path) -> Iterator[None]:
     try:
         watching = subprocess.Popen([*py_spy, *asked], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     except FileNotFoundError as error:
-        raise ConfigurationError("py-spy is not installed", todo="pip install 'distcommit[bench]'") from error
+        raise ConfigurationError("py-spy is not installed", todo=install_command("bench")) from error
     output = ""
     with watching:
         assert watching.stdout is not None
