@@ -13,7 +13,7 @@ import pytest
 import distcommit
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.core.interfaces.sink import Abilities
-from tests.checkers.pages import broken_links, pages
+from tests.checkers.pages import README, broken_links, pages
 
 ROOT = Path(distcommit.__file__).parents[1]
 DOCS = ROOT / "conf" / "docs"
@@ -68,6 +68,11 @@ def test_pages_are_short_and_have_no_broken_links() -> None:
     assert counted.broken_links == []
     assert counted.largest.words <= 1500, counted.largest
     assert counted.readme_words <= 800
+
+
+def test_readme_ends_with_five_links() -> None:
+    end = text_of(README).partition("\n## Where to read on\n\n")[2].partition("\n\n")[0]
+    assert [len(re.findall(r"\]\(", item)) for item in re.split(r"^- ", end, flags=re.M)[1:]] == [1] * 5
 
 
 def test_pages_list_each_built_in_construct_under_its_kind() -> None:
