@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+# Failures in all shared modules show values, as those in test modules do. It must precede their first import.
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir()))
+
 from distcommit.core import redaction
 from tests.error_ids import take_wrong_ids, watch_errors
 from tests.servers.java import NO_NEWER_JAVA
@@ -35,13 +38,6 @@ _SKIPPED = pytest.StashKey["_Skipped"]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
 _SLOW_S = 900
 """Seconds after which a slow test counts as stuck, also beside checkers on a busy machine."""
-
-# It explains what fails inside what tests share; said before anybody imports them.
-pytest.register_assert_rewrite(
-    "tests.unit.sinks.files.attempts",
-    "tests.unit.sinks.databases.table_sink_cases",
-    "tests.unit.engine.committing.situations",
-)
 
 _HERE = Path(__file__).parent
 _WITH_SPARK = tuple(_HERE / name for name in ("benchmarks", "integration"))
