@@ -25,34 +25,34 @@ MOST_NAMED = 100
 _TEXT = 200
 _SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
-    "records_read": "Records that were read of sources.",
+    "records_read": "Records that were read from sources.",
     "records_published": "Records that were published.",
     "records_rejected": "Records that were rejected to error branches.",
-    "bytes_read": "Payload bytes that were read of sources.",
+    "bytes_read": "Payload bytes that were read from sources.",
     "files_published": "Files that were published.",
     "datasets_planned": "Datasets with new records.",
-    "datasets_published": "Datasets that were published as a whole.",
+    "datasets_published": "Datasets that were published completely.",
     "datasets_failed": "Datasets that could not be published.",
     "datasets_skipped": "Datasets that were not planned.",
     "datasets_quarantined": "Datasets that were quarantined.",
-    "sequences_replayed": "Commits of older runs that were finished.",
-    "sequences_postponed": "Commits that were left to the next run.",
+    "sequences_replayed": "Commits of older runs that were completed.",
+    "sequences_postponed": "Commits that were left for the next run.",
     "steps_executed": "Commit steps that were executed.",
-    "commit_attempts": "Commits that sinks were asked for, again each time.",
-    "commit_successes": "Commits that sinks have made.",
-    "commit_retries": "Commits that sinks could not make yet, and their own retries.",
-    "commit_failures": "Commits that sinks can never make.",
-    "commit_in_doubt": "Commits whose outcome at the target was unknown, or whose transaction was left prepared.",
-    "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
-    "positions_lost": "Positions that were given up.",
-    "files_swept": "Files of crashed runs and lost attempts that were deleted.",
+    "commit_attempts": "Requests to committers. A repeated request counts again.",
+    "commit_successes": "Requests whose data is committed.",
+    "commit_retries": "Requests that must be repeated, and retries inside a committer.",
+    "commit_failures": "Requests that can never be committed.",
+    "commit_in_doubt": "Requests of unknown outcome, or to be repeated while their transactions are prepared.",
+    "target_ms": "Milliseconds from opening to closing committers, summed over tasks.",
+    "positions_lost": "Positions that were skipped, because the source has lost them.",
+    "files_swept": "Deleted files of crashed runs and lost attempts.",
 }
 _COUNTED_BY_SINK = {
-    "records_written": "Records that were given to writers, in all attempts.",
+    "records_written": "Records that writers received, in all attempts.",
     "files_written": "Files that writers staged, in all attempts.",
     **{name: _COUNTED[name] for name in COMMIT_COUNTS},
 }
-_SINK = ["job", "branch", "sink"]
+_SINK = ("branch", "sink")
 
 
 def label(text: object) -> str:
@@ -73,53 +73,53 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry, *, totals: bool) -> None:
         client = require_client()
-        gauge, counter, histogram = client.Gauge, client.Counter, client.Histogram
         own = {"namespace": "distcommit", "registry": registry}
-        self.epoch = gauge("last_run_epoch", "The number of the newest run.", ["job"], **own)
-        self.began = gauge("last_run_start_timestamp_seconds", "When the newest run began.", ["job"], **own)
-        self.ended = gauge("last_run_end_timestamp_seconds", "When the newest run that has ended did.", ["job"], **own)
-        self.succeeded = gauge("last_success_timestamp_seconds", "When a run last succeeded.", ["job"], **own)
-        self.outcome = gauge(
-            "last_run_outcome", "1 for how the newest run that has ended did, else 0.", ["job", "outcome"], **own
+
+        def gauge(name: str, text: str, *labels: str) -> Any:
+            return client.Gauge(name, text, ["job", *labels], **own)
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return client.Counter(name, text, ["job", *labels], **own)
+
+        self.epoch = gauge("last_run_epoch", "Epoch of the newest run.")
+        self.began = gauge("last_run_start_timestamp_seconds", "Start of the newest run, in seconds since 1970.")
+        self.ended = gauge("last_run_end_timestamp_seconds", "Newest end of a run, in seconds since 1970.")
+        self.succeeded = gauge(
+            "last_success_timestamp_seconds",
+            "Newest end of a successful run, in seconds since 1970. If no run has succeeded, `metrics_file` has 0, and"
+            " a service omits the metric.",
         )
-        self.phases = gauge("last_run_phase_seconds", "Seconds of its phases.", ["job", "phase"], **own)
-        self.behind = gauge(
-            "last_run_datasets_behind", "Datasets that were behind their freshness targets as it began.", ["job"], **own
-        )
+        text = f"1 for the outcome of the newest ended run, else 0: {', '.join(RunOutcome)}."
+        self.outcome = gauge("last_run_outcome", text, "outcome")
+        text = "Seconds of each phase of the newest run: recover, plan, ingest, drain."
+        self.phases = gauge("last_run_phase_seconds", text, "phase")
+        text = "Datasets that were behind their freshness target when the newest run began"
+        self.behind = gauge("last_run_datasets_behind", f"{text}, at most {MOST_NAMED}.")
         self.troubles = gauge(
             "last_run_dataset_trouble",
-            f"1 for a dataset that did not go through, or was behind its target; {MOST_NAMED} at most.",
-            ["job", "dataset", "kind"],
-            **own,
+            f"1 for each dataset that did not succeed or was behind its freshness target, at most {MOST_NAMED}, so that"
+            " many datasets do not make many series.",
+            *("dataset", "kind"),
         )
-        self.reasons_left_out = gauge(
-            "last_run_problems_omitted", "How many more problems there were than are named.", ["job"], **own
+        text = "Number of further problems of datasets, which have no series."
+        self.reasons_left_out = gauge("last_run_problems_omitted", text)
+        self.last = {name: gauge(f"last_run_{name}", text) for name, text in _COUNTED.items()}
+        self.running = gauge("running", "1 while a run is in progress, else 0.")
+        self.reading = gauge("run_records_read", "Records that the run in progress has read so far.")
+        self.totals = {name: counter(name, text) for name, text in _COUNTED.items()} if totals else {}
+        by_sink = _COUNTED_BY_SINK.items()
+        self.last_of_sinks = {name: gauge(f"last_run_sink_{name}", text, *_SINK) for name, text in by_sink}
+        self.totals_of_sinks = {name: counter(f"sink_{name}", text, *_SINK) for name, text in by_sink} if totals else {}
+        text = (
+            f"Counters that a custom sink increases: {MOST_COUNTERS} of each sink in a branch. `{OTHER}` sums the rest."
         )
-        self.last = {name: gauge(f"last_run_{name}", text, ["job"], **own) for name, text in _COUNTED.items()}
-        self.running = gauge("running", "1 while a run is under way.", ["job"], **own)
-        self.reading = gauge("run_records_read", "Records that the run under way has read so far.", ["job"], **own)
-        self.totals = {name: counter(name, text, ["job"], **own) for name, text in _COUNTED.items()} if totals else {}
-        self.last_of_sinks = {
-            name: gauge(f"last_run_sink_{name}", text, _SINK, **own) for name, text in _COUNTED_BY_SINK.items()
-        }
-        self.totals_of_sinks = (
-            {name: counter(f"sink_{name}", text, _SINK, **own) for name, text in _COUNTED_BY_SINK.items()}
-            if totals
-            else {}
-        )
-        text = "Counters that writers and committers of sinks increase themselves."
-        self.last_own = gauge("last_run_sink_counter", text, [*_SINK, "counter"], **own)
-        self.totals_own = counter("sink_counter", text, [*_SINK, "counter"], **own) if totals else None
+        self.last_own = gauge("last_run_sink_counter", text, *_SINK, "counter")
+        self.totals_own = counter("sink_counter", text, *_SINK, "counter") if totals else None
         self._own_names: dict[tuple[str, ...], set[str]] = {}
-        self.runs = counter("runs", "Runs by how they ended.", ["job", "outcome"], **own) if totals else None
+        self.runs = counter("runs", "Ended runs by outcome.", "outcome") if totals else None
+        buckets = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
         self.seconds = (
-            histogram(
-                "run_seconds",
-                "How long runs took.",
-                ["job"],
-                buckets=(0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600),
-                **own,
-            )
+            client.Histogram("run_seconds", "Durations of runs in seconds.", ["job"], buckets=buckets, **own)
             if totals
             else None
         )

@@ -19,7 +19,7 @@ class ServiceMetrics:
         self.of_runs = Metrics(self.registry, totals=True)
         self._events = client.Counter(
             "service_events",
-            "Events of the service, by job file, as on stdout.",
+            "Events of a service by job file, as on stdout: began, committed, failed, held, overlong, ...",
             ["file", "event"],
             namespace="distcommit",
             registry=self.registry,

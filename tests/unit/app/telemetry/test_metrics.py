@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.run_events import Event, PhaseEnded, RunBegan, RunEnded
 from tests.jobs.reported_run import HOSTILE
+from tests.unit.app.telemetry.metrics_page import PAGE, metric_names, metrics_page
+from tests.unit.test_pages import DOCS
 
 NO_NOTES = Reasons()
 Series = Mapping[tuple[str, tuple[str, ...]], float]
@@ -190,3 +193,16 @@ def test_observer_that_raises_receives_no_more_events_and_the_others_do(caplog: 
     a_run(CompositeObserver(Raising(), Recording()).observe, "orders", 1)
     assert events == ["raising", *["seeing"] * 4]
     assert "it receives no more events" in caplog.text
+
+
+def test_page_of_metrics_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == metrics_page(), (
+        "run python -m tests.unit.app.telemetry.metrics_page to update the page"
+    )
+
+
+def test_alert_rules_on_the_page_use_existing_metrics() -> None:
+    rules = re.findall(r"```promql\n(.*?)```", (DOCS / "operate" / "telemetry.md").read_text(encoding="utf-8"), re.S)
+    named = set(re.findall(r"distcommit_\w+", "".join(rules)))
+    assert len(named) == 4
+    assert named <= metric_names()
