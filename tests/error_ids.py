@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from distcommit.core.error_catalogue import ERRORS
@@ -14,6 +15,7 @@ _create = DistcommitError.__init__
 def watch_errors() -> None:
     """Check the id of each error that this process creates from now on."""
 
+    @wraps(_create)
     def create(error: DistcommitError, *args: Any, **fields: Any) -> None:
         _create(error, *args, **fields)
         entry = ERRORS.get(error.id)

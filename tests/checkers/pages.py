@@ -15,8 +15,8 @@ ROOT = Path(distcommit.__file__).parents[1]
 DOCS = ROOT / "conf" / "docs"
 README = ROOT / "README.md"
 GENERATED = frozenset(
-    {DOCS / "reference" / f"{name}.md" for name in ("commands", "configuration", "errors", "packages", "problems")}
-    | {DOCS / "reference" / "gobblin-properties.md"}
+    {DOCS / "reference" / f"{name}.md" for name in ("commands", "configuration", "errors", "metrics", "packages")}
+    | {DOCS / "reference" / f"{name}.md" for name in ("gobblin-properties", "problems", "python-api")}
     | {DOCS / "reference" / f"{path.stem}.md" for path in (ROOT / "tests" / "unit" / "designs").glob("*.toml")}
 )
 """Pages that a generator writes; their length is not limited."""

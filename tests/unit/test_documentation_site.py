@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import distcommit
+from tests.unit.api_page import PAGE, api_page
 
 ROOT = Path(distcommit.__file__).parents[1]
-API = ROOT / "conf" / "docs" / "reference" / "python-api.md"
 
 
 @pytest.mark.thorough
@@ -29,5 +29,10 @@ def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_api_page_has_each_public_name() -> None:
-    listed = re.findall(r"^::: distcommit\.(?:[a-z_]+\.)*(\w+)$", API.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^::: distcommit\.(?:[a-z_]+\.)*(\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(distcommit.__all__)
+
+
+def test_lists_of_the_api_page_are_up_to_date() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == api_page(page), "run python -m tests.unit.api_page to update the page"
