@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, Se
 from tests.unit.sinks.mirror_cases import MirrorCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
 from tests.unit.sinks.upsert_cases import NewestCases
+from tests.unit.test_pages import DOCS, text_of
 
 
 class Target(ServerTarget):
@@ -94,6 +96,16 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCas
         for key in ("k text COLLATE no_case", "k char(5)"):
             self.refuses_inexact_keys(target, key)
         self.refuses_inexact_keys(target, "k text", "CREATE UNIQUE INDEX ON inexact (k COLLATE no_case)")
+
+    def test_statement_of_the_page_lets_a_restored_table_receive_commits(self, target: Target) -> None:
+        (statement,) = re.findall(r"```sql\n(UPDATE .*?)```", text_of(DOCS / "connectors" / "sink-postgresql.md"), re.S)
+        sink = target.sink()
+        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+        second = target.prepare(sink, "a", 2)
+        target.sql("DROP TABLE a", "CREATE TABLE a (n bigint)")
+        refused(target.commit(sink, second)[0], "was dropped and recreated")
+        target.sql(statement)
+        assert target.commit(sink, second) == [Committed()]
 
     def test_trigger_that_keeps_rows_from_being_deleted_is_detected(self, target: Target) -> None:
         self.keeps_rows(
