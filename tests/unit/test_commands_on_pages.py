@@ -1,6 +1,7 @@
 """Commands on the pages exist with their options.
 
-Commands that need neither Spark nor a server are run as printed, on a job on the local disk.
+Commands that need neither Spark nor a server are run as printed, on a job on the local disk. Those that need Spark run
+in `tests/integration/test_commands_with_spark.py`.
 """
 
 from __future__ import annotations
@@ -32,13 +33,21 @@ ROOT = Path(distcommit.__file__).parents[1]
 COMMANDS = commands_by_name()
 READS_ONLY = {
     *("status", "runs", "audit", "check", "migrate compare", "store log", "store verify"),
-    *("dataset list", "dataset steps", "dataset files"),
+    *("dataset list", "dataset steps", "dataset files", "report"),
 }
 CHANGES = {
     *("dataset release", "dataset quarantine", "dataset set-watermark"),
+    *("cancel", "schedule pause", "schedule resume", "schedule trigger"),
     *("init", "migrate convert-gobblin", "migrate import-watermarks", "store rebucket", "store rebuild"),
 }
 WITHOUT_SPARK = {"recover", "dataset compact", "dataset expire", "store repair"}  # with --dry-run
+WITH_SPARK = {"run", "dataset reprocess", *WITHOUT_SPARK}
+RUN_ELSEWHERE = {
+    "demo": "tests/integration/test_demo.py",
+    "schedule serve": "tests/integration/test_serve.py",
+    "ui": "tests/unit/cli/web/test_ui.py",
+}
+"""Tests of the commands that do not end, or need an extra of their own."""
 NEW_FILES = {"init", "migrate convert-gobblin"}  # commands that write a new job file
 NAMES = ["d1", "items", "orders"]
 
@@ -99,7 +108,7 @@ def split(text: str) -> list[str]:
 
 def filled(word: str) -> str:
     """Replace a placeholder of a command by a value."""
-    numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry", "POSITIONS": '{"0": 3}'}
+    numbers = {"60": "0", "N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry", "POSITIONS": '{"0": 3}'}
     if word in numbers:
         return numbers[word]
     if word.startswith("--") and "=" in word:
@@ -128,7 +137,7 @@ class Job:
         file.write_text(
             "job: job\nsource: {type: python, class: 'tests.integration.named_source:NamedSource',"
             f" options: {{names: {NAMES}}}}}\npaths: {{store: store, staging: staging, output: {output}}}\n"
-            "commit: {durability: none}\n"
+            "commit: {durability: none}\nschedule: {interval_s: 30}\n"
         )
         return file
 
@@ -142,7 +151,7 @@ class Job:
             "POSITIONS.csv": "positions.csv",
             "export.json": "positions.csv",
         }
-        if word.endswith(".svg"):
+        if word.endswith((".svg", ".html")):
             return str(self.folder / word)
         if word in file_names or word == "later-positions.csv":
             return str(self.folder / file_names.get(word, "positions.csv"))
@@ -162,13 +171,18 @@ class Job:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
 
 
+def is_complete(text: str) -> bool:
+    """Return whether the command names neither a setting of another source nor one to be filled in."""
+    return not re.search(r"--kafka-group|--set[ =](paths\.|source\.|SETTING)|kafka-to-s3", text)
+
+
 def runs_here(text: str) -> bool:
     name, *words = split(text)
-    reaches_out = "--kafka-group" in words or any(word.startswith(("paths.", "source.")) for word in words)
-    return not reaches_out and (name in READS_ONLY | CHANGES or (name in WITHOUT_SPARK and "--dry-run" in words))
+    return is_complete(text) and (name in READS_ONLY | CHANGES or (name in WITHOUT_SPARK and "--dry-run" in words))
 
 
 HERE = [text for text in WHOLE if runs_here(text)]
+ON_SPARK = [text for text in WHOLE if not runs_here(text) and is_complete(text) and split(text)[0] in WITH_SPARK]
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +202,14 @@ def test_operator_command_on_a_page_runs_as_printed(tmp_path: Path, text: str) -
 
 def test_pages_show_each_command_that_runs_without_spark() -> None:
     assert {split(text)[0] for text in HERE} == READS_ONLY | CHANGES | WITHOUT_SPARK
+
+
+def test_each_command_of_the_pages_is_run_by_a_test() -> None:
+    assert {split(text)[0] for text in ON_SPARK} == WITH_SPARK
+    left = [text for text in WHOLE if text not in HERE and text not in ON_SPARK and is_complete(text)]
+    assert {split(text)[0] for text in left} <= set(RUN_ELSEWHERE)
+    assert {split(text)[0] for text in SHOWN} == READS_ONLY | CHANGES | WITH_SPARK | set(RUN_ELSEWHERE)
+    assert [test for test in RUN_ELSEWHERE.values() if not (ROOT / test).is_file()] == []
 
 
 APPS = ("benchmarks", "tests.checkers", "tests.cluster")
