@@ -6,9 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import distcommit
 
@@ -17,13 +22,53 @@ PAGE = ROOT / "conf" / "docs" / "get-started" / "quickstart.md"
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def program_of(page: str) -> str:
-    """Return the blocks of a page as one shell program that ends at the first error."""
-    parts = ["set -e"]
+NOT_IN_BASE = ("import duckdb", "orders-iceberg.yaml", "pyiceberg")
+"""Words of the blocks that need more than the base installation, as the page says."""
+SITE = """\
+from importlib.machinery import PathFinder
+
+find_spec = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name.partition(".")[0] in {names} else find_spec(name, *more)
+"""
+
+
+def program_of(page: str, base: str = "$everything") -> str:
+    """Return the blocks of a page as one shell program that ends at the first error.
+
+    Args:
+        base: `PYTHONPATH` of a base installation, for all blocks that should not need more.
+    """
+    parts = ["set -e", "everything=$PYTHONPATH"]
     for number, (language, text) in enumerate(BLOCK.findall(page)):
-        parts.append(f"echo '### {number}'")
+        needs_more = any(words in text for words in NOT_IN_BASE)
+        parts += [f"echo '### {number}'", f"export PYTHONPATH={'$everything' if needs_more else base}"]
         parts.append(text if language == "bash" else f"python - <<'PYTHON'\n{text}PYTHON")
     return "\n".join(parts)
+
+
+def extra_modules() -> set[str]:
+    """Return the installed modules that the base installation of distcommit does not have."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    base = with_requirements(project["dependencies"])
+    owners = packages_distributions().items()
+    return {module for module, names in owners if base.isdisjoint(map(canonicalize_name, names))} - {"distcommit"}
+
+
+def with_requirements(requirements: Iterable[str]) -> set[str]:
+    """Return the names of distributions and of all that they require."""
+    names: set[str] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name in names or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        names.add(name)
+        try:
+            waiting += [Requirement(text) for text in requires(name) or ()]
+        except PackageNotFoundError:  # not needed on this platform
+            names.discard(name)
+    return names
 
 
 @pytest.mark.timeout(600)
@@ -31,7 +76,11 @@ def test_quickstart_runs_as_printed(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    program = program_of(PAGE.read_text(encoding="utf-8"))
+    hidden = extra_modules()
+    assert {"duckdb", "pyiceberg", "deltalake", "psycopg", "sqlalchemy"} <= hidden
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "sitecustomize.py").write_text(SITE.format(names=sorted(hidden)))
+    program = program_of(PAGE.read_text(encoding="utf-8"), f"{tmp_path / 'base'}:{ROOT}")
     done = subprocess.run(
         ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
     )
