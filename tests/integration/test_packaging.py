@@ -89,6 +89,15 @@ def test_sdist_installs_with_templates_pages_and_types(packages: Path, tmp_path:
     assert [path for path in data if not (installed / path).is_file()] == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", [".whl", ".tar.gz"])
+def test_demo_runs_outside_of_the_checkout(packages: Path, tmp_path: Path, suffix: str) -> None:
+    programs = environment_with(tmp_path / "env", *map(str, packages.glob(f"*{suffix}")))
+    output = run([str(programs / "distcommit"), "demo"], tmp_path)
+    assert "exact: 0 duplicates, 0 gaps" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["env"]
+
+
 def is_data(path: Path) -> bool:
     return path.is_file() and path.suffix in (".yaml", ".html", ".css", ".js", ".typed")
 
