@@ -16,11 +16,11 @@ _SEEN: set[str] = set()
 def require_visible_store(settings: RunSettings) -> None:
     """Check once in each process that this machine sees the run's store, not an empty folder or another job's store.
 
-    An unreadable store is no reason to fail: the task itself reports what it cannot read.
+    If the store is unreadable, the check passes: the task itself reports the error.
 
     Raises:
-        NodeFailedError: if it does not, and another executor would repeat the task.
-        ConfigurationError: if it does not, and none would.
+        NodeFailedError: if this machine does not see the store, and another executor would repeat the task.
+        ConfigurationError: if this machine does not see the store, and no other executor would repeat the task.
     """
     store = settings.store
     if store.store_id in _SEEN:

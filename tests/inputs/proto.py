@@ -56,7 +56,7 @@ def named(name: str) -> Callable[[Path], str]:
     return read(P3 + "message M { int32 x = 1; }", "", "", ((name, P3),))
 
 
-BAD = "rejected: it is no message of its type: "
+BAD = "rejected: it is not a message of its type: "
 NO_MESSAGE = f"{BAD}Error parsing message with type 'M'"
 NO_FILE = "rejected: it refers to a file with an invalid name: "
 ONEOF = P3 + "message M { oneof o { int32 a = 1; string b = 2; } }"

@@ -228,7 +228,7 @@ def test_protobuf_compiled_from_its_text(registry_server: RegistryServer, topic:
     pieces, rejected = converted(converter("protobuf", registry_server), values)
     empty: dict[str, Any] = {"id": 0, "note": None, "lines": [], "at": None}
     assert sorted(rejected) == [2, 3, 4, 5, 6]
-    assert "no message of its type" in rejected[2]
+    assert "not a message of its type" in rejected[2]
     assert "it has no message 5" in rejected[3]
     assert all("indexes are not valid" in rejected[row] for row in (4, 5, 6))
     orders = [{"id": 5, "note": None, "lines": [{"sku": "a", "count": 2}], "at": None}, empty]

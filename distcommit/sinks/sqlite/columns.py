@@ -86,7 +86,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]
-        is_time_text = pa.types.is_temporal(kind) and column.affinity == "NUMERIC"  # `DATETIME`; it is no number
+        is_time_text = pa.types.is_temporal(kind) and column.affinity == "NUMERIC"  # `DATETIME`; it is not a number
         if stored is None or not (stored in takes or is_time_text or pa.types.is_null(kind)):
             raise refused_type(field.name, field.type, column.shown)
 

@@ -221,10 +221,10 @@ class RestSource(DescribedSource):
                 yield f"{urn!r}: there is no position of {PARTITION!r}, a value of {field.field}"
             for partition, position in positions.items():
                 if partition == PARTITION and not field.is_position(position):
-                    shape = "a list of one integer" if field.type == "integer" else field.type
-                    yield f"{urn!r}: {position!r} is no value of {field.field}: {shape}"
+                    shape = "a list of one integer" if field.type == "integer" else f"of type {field.type}"
+                    yield f"{urn!r}: {position!r} is not a value of {field.field}, which must be {shape}"
                 elif partition == ROWS and not is_count(position):
-                    yield f"{urn!r}: {position!r}, for partition {ROWS!r}, is no number of records"
+                    yield f"{urn!r}: {position!r}, for partition {ROWS!r}, is not a number of records"
                 elif partition not in (PARTITION, ROWS):
                     yield f"{urn!r}: {partition!r} is not one of its partitions, {PARTITION!r} and {ROWS!r}"
 

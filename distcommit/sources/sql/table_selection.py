@@ -125,7 +125,7 @@ def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Co
     """Yield the problems of positions that no kind of column can have."""
     for urn, positions in datasets.items():
         if urn not in tables:
-            yield f"{urn!r} is no table or query of this job (see source.tables, table_patterns, exclude and queries)"
+            yield f"{urn!r} is not a table or query of this job (see source.tables, table_patterns, exclude, queries)"
             continue
         for partition, position in positions.items():
             if partition != PARTITION:

@@ -105,7 +105,7 @@ class _Reader:
 
 
 def _reason(error: Exception) -> str:
-    return f"it is no message of its type: {error}"
+    return f"it is not a message of its type: {error}"
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:

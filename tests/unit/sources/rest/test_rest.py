@@ -548,8 +548,8 @@ def test_positions_that_an_operator_sets_are_validated(lists: Lists) -> None:
     assert problems({"": at(0, ".000000Z"), "rows": 5}) == problems({"": at(0, ".000000Z")}) == []
     assert problems({"": (5,)}, watermark=NUMBER) == []
     assert "a list of one integer" in problems({"": 5}, watermark=NUMBER)[0]
-    assert "no value of at" in problems({"": "2024"})[0]
-    assert "no number of records" in problems({"": at(0, ".000000Z"), "rows": -1})[0]
+    assert "not a value of at, which must be of type " in problems({"": "2024"})[0]
+    assert "not a number of records" in problems({"": at(0, ".000000Z"), "rows": -1})[0]
     assert "no position of ''" in problems({"rows": 1})[0]
     assert "not one of its partitions" in problems({"": at(0, ".000000Z"), "0": 1})[0]
     assert "not a dataset" in next(iter(lists.source().position_problems({"gone": {}})))
