@@ -145,7 +145,7 @@ def after(folder: Path, *, succeeded: bool = True, notes: Reasons | None = None,
 def test_policy_of_the_job_file_is_applied_after_a_run_that_left_nothing(
     tmp_path: Path, compacted: list[CompactionTurn]
 ) -> None:
-    policy = {"compact": {"min_files": 3, "target_file_bytes": 1 << 21, "after": "1h"}}
+    policy: dict[str, Any] = {"compact": {"min_files": 3, "target_file_bytes": 1 << 21, "after": "1h"}}
     assert after(tmp_path, **policy)
     (turn,) = compacted
     assert (turn.policy.min_files, turn.policy.target_file_bytes, turn.policy.rewrites_large) == (3, 1 << 21, False)
