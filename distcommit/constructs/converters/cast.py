@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError

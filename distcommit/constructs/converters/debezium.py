@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from distcommit.constructs.converters.debezium_events import ENVELOPE, METADATA, events_of, read_events
 from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields, json_reader
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_reader import JsonRecords
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields, json_reader
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_reader import JsonRecords
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.settings_model import SettingError, errors_of, rule

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
