@@ -20,7 +20,7 @@ from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.known_columns import UNKNOWN, Columns, check_unique_names, find_column
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 Metadata = Literal["op", "position", "ts_ms", "snapshot", "transaction"]
 

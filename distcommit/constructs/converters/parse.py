@@ -17,7 +17,7 @@ from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
 from distcommit.schemas.known_columns import Columns, find_column, with_column_type
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 _FILE, _ROW = "_file", "_row"
 """Columns of the source `files`: the file's name, and the number of records before this one."""

@@ -24,7 +24,7 @@ from distcommit.constructs.json_decoding.exact_values import exact_value, python
 from distcommit.constructs.json_decoding.unfit_value_search import located
 from distcommit.core.support.decoding import json_decoder
 from distcommit.schemas.column_types import stored_type
-from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types
+from distcommit.schemas.storable_types import contains_type, inner_fields, replace_types
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')

@@ -14,11 +14,11 @@ from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDa
 from distcommit.core.interfaces.source_table import Extract, with_extract
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.missing_datasets import require_listed
+from distcommit.sources.missing_dataset_check import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.plan_snapshot import plan_snapshot
 from distcommit.sources.sql.database_connections import Database
-from distcommit.sources.sql.missed_updates import missed_update_warnings
+from distcommit.sources.sql.missed_update_warnings import missed_update_warnings
 from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.table_selection import Tables
