@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.sections.job_sections import RunLimits
+from distcommit.app.job_file.sections.folder_and_run_settings import RunLimits
 from distcommit.avro import container_format
 from distcommit.constructs.registry import registry_client, registry_converter
 from distcommit.pipeline.limits import watchdog
