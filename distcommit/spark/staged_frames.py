@@ -32,7 +32,7 @@ from distcommit.sources.spark.staged_row_files import (
     stored_in,
 )
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
-from distcommit.spark.failed_jobs import failure_text
+from distcommit.spark.job_failure_texts import failure_text
 from distcommit.stores.folders.staging import remove_attempts
 from distcommit.stores.state.job_store import JobStore
 

@@ -21,10 +21,10 @@ from distcommit.constructs.converters.registry_formats.json_schema import _JsonS
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.inputs.case import Case
 
-ORDER = "tests/unit/pipeline/branches/test_source_order.py"
+ORDER = "tests/unit/pipeline/branches/test_restore_source_order.py"
 HOSTILE = "tests/unit/constructs/registry/test_hostile_schemas.py"
 SYNC = bytes(16)
 Run = Callable[[Path], str]

@@ -22,7 +22,7 @@ from distcommit.app.job_file.sections.folder_and_run_settings import (
 from distcommit.app.job_file.sections.freshness_settings import FreshnessSettings
 from distcommit.app.job_file.sections.schedule_settings import ScheduleSettings
 from distcommit.app.job_file.sections.telemetry_settings import TelemetrySettings
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.core.redaction import Redaction
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.pipeline.task_flow import TaskFlow

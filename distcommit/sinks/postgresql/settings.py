@@ -10,7 +10,7 @@ from pydantic import Field
 
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.support.system_addresses import database_address
+from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.table_names import database_table_name
 from distcommit.sinks.databases.server_sink import ServerSink

@@ -14,8 +14,8 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.support.settings_model import SettingError, checks
-from distcommit.core.support.system_addresses import database_address
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.table_names import database_table_name
 from distcommit.sinks.base.target_connections import committing_by

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceState, store
 from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.core.support.setting_checks import repeated, urn_errors
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.watermark import Position

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 from distcommit.core.interfaces.target_identity import Target
-from distcommit.core.support.system_addresses import broker_addresses, database_address
+from distcommit.core.support.comparable_addresses import broker_addresses, database_address
 
 _WILD = re.compile(r"[*?\[{]")
 _ALTERNATIVES = re.compile(r"\{[^/{}]*\}|\{.*")

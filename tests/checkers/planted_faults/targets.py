@@ -96,7 +96,7 @@ TARGETS = (
         "base-of-the-newest-epoch",
         "a branch of which a run had nothing is expected at the dataset's newest epoch",
         (
-            "engine.committing.sealing",
+            "engine.committing.build_commit_sequence",
             "_targets",
             "state.bases(name)",
             "(state.done_epoch,)",

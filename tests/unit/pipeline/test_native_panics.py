@@ -19,7 +19,7 @@ from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.schemas.schema_size_limits import UnusableSchemaError
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.pipeline.test_task_attempt import GOOD, ListSource, run_unit
 

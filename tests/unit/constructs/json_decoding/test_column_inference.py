@@ -20,7 +20,7 @@ from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
 from distcommit.schemas.inferred_fields import field_paths, infer_fields, merged_fields
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 
 Policy = Literal["evolve", "pin", "fail"]
 

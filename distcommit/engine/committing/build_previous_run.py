@@ -1,30 +1,15 @@
-"""The results of a dataset's work units in this run, for the record that ends the run of the dataset."""
+"""Build a dataset's `PreviousRun`: the results of its work units, for the record that ends this run of the dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 import msgspec
 
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-
-
-class NotCommitted(NamedTuple):
-    """Why a run commits nothing of a dataset.
-
-    Attributes:
-        reason: why.
-        failed: whether an error is the cause.
-        run: the results of the work units; None if nothing failed.
-    """
-
-    reason: str
-    failed: bool
-    run: PreviousRun | None = None
 
 
 def run_of_dataset(

@@ -1,4 +1,6 @@
-"""Abort attempts: the sinks delete their data at the targets once no commit sequence can contain the attempts.
+"""Abort attempts, and delete their staged files, once no commit sequence can contain them.
+
+To abort attempts, the sinks delete their data at the targets.
 
 If a sink leaves data at the target before the commit, a task durably writes a file, the note, beside the attempt's
 staging folder before it opens a writer. The committer deletes the note of an attempt before it executes the first step
@@ -18,8 +20,7 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext, requ
 from distcommit.core.interfaces.committer import AbortedAttempt
 from distcommit.core.records.sequences import SequenceName
 from distcommit.core.work_units import TaskState
-from distcommit.engine.committing.sealing import step_context
-from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.run_settings import RunSettings, step_context
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.sink_step import open_committer
 from distcommit.steps.step_registry import load_steps

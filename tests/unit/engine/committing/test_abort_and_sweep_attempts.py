@@ -17,8 +17,8 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.engine.committing import abort_attempts
-from distcommit.engine.committing.abort_attempts import abort_ended
+from distcommit.engine.committing import abort_and_sweep_attempts
+from distcommit.engine.committing.abort_and_sweep_attempts import abort_ended
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.stores.folders.attempt_notes import note_attempt, noted_attempts
 from distcommit.stores.folders.staging import prepare_bucket
@@ -130,7 +130,7 @@ def test_quarantined_step_that_cannot_be_loaded_does_not_stop_its_bucket(monkeyp
     def load_steps(*_: Any) -> Any:
         raise KeyError("a field that the class had before")
 
-    monkeypatch.setattr(abort_attempts, "load_steps", load_steps)
+    monkeypatch.setattr(abort_and_sweep_attempts, "load_steps", load_steps)
     result = go(sink, machine, source(a=1, b=[1, 1]))
     assert [reason.subject for reason in result.reasons.entries] == ["a"], "the bucket is recovered"
     assert result.totals.datasets_published == 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from distcommit.core.task_properties import RecordsProperties, TaskProperties, with_properties
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
-from distcommit.pipeline.converter_schemas import name_in_flow
+from distcommit.pipeline.converter_schema_ids import name_in_flow
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import TaskFlow
 

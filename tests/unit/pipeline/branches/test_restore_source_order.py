@@ -22,7 +22,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.branches.source_order import in_source_order
+from distcommit.pipeline.branches.restore_source_order import in_source_order
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
@@ -33,7 +33,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
 from distcommit.stores.folders.staging import make_area, prepare_bucket
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine, QuickClock

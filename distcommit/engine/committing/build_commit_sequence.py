@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import publishes_replacement
 from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
-from distcommit.engine.committing.work_unit_results import run_of_dataset
+from distcommit.engine.committing.build_previous_run import run_of_dataset
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import is_tombstone, tombstones_among
 from distcommit.protocol.seal_decision import Ready
@@ -23,12 +23,6 @@ from distcommit.stores.folders.staging import StagedFiles
 
 def sequence_name(sequence: SealedSequence) -> SequenceName:
     return SequenceName(sequence.dataset_urn, sequence.epoch)
-
-
-def step_context(settings: RunSettings) -> StepContext:
-    """Return the context of a run's steps: file system, roots, committers."""
-    store, roots = settings.store, settings.store.roots
-    return StepContext(store.fs, roots.staging, roots.output, settings.flow.committers, store.store_id)
 
 
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:

@@ -10,7 +10,7 @@ from distcommit.core.interfaces.work_unit_settings import invalid_settings, sett
 from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import WorkUnit
 from distcommit.custom_class import CustomClass
-from distcommit.pipeline.converter_schemas import name_in_flow
+from distcommit.pipeline.converter_schema_ids import name_in_flow
 from distcommit.pipeline.task_flow import TaskFlow
 
 _OF_THE_JOB = frozenset({"type", "class", "level", "on_failure", "only_datasets", "registry", "key"})

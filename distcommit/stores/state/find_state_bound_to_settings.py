@@ -9,7 +9,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.stores.folders.attempt_notes import noted_attempts
-from distcommit.stores.folders.nested_roots import first_published
+from distcommit.stores.folders.nested_roots_check import first_published
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.job_store import JobStore
 

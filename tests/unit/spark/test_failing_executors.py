@@ -16,7 +16,7 @@ from distcommit.engine.committing.recover import RecoverReport, recover_partitio
 from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.run_settings import RunSettings
 from distcommit.spark import task_launch
-from distcommit.spark.repeated_tasks import describe_repeated
+from distcommit.spark.failing_executors import describe_repeated
 from distcommit.spark.task_launch import PartitionCall, SparkLaunch
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, source

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.core.support.installation import _requirement, install_command, pip_install
+from distcommit.core.support.install_command import _requirement, install_command, pip_install
 
 _CHECKOUT = Path(__file__).parents[4]
 

@@ -1,4 +1,7 @@
-"""The datasets of a bucket that this run has planned and not yet published, with the task states of their attempts."""
+"""Poll task states, to find the datasets of a bucket that may be sealed.
+
+The datasets are those that this run has planned and not yet published.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
-from distcommit.engine.committing.sealing import has_outputs
-from distcommit.engine.committing.work_unit_results import NotCommitted, run_of_dataset
+from distcommit.engine.committing.build_commit_sequence import has_outputs
+from distcommit.engine.committing.build_previous_run import run_of_dataset
+from distcommit.engine.committing.dataset_outcomes import NotCommitted
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal

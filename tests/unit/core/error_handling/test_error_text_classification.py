@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from distcommit.core.error_handling.stored_errors import is_outage, is_permanent
+from distcommit.core.error_handling.error_text_classification import is_outage, is_permanent
 from distcommit.core.errors import (
     ConfigurationError,
     CorruptError,

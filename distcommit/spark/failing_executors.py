@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from distcommit.core.errors import reason_text
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.engine.node_failures import NodeFailedError
-from distcommit.spark.failed_jobs import CAN_NOT_RUN
+from distcommit.spark.job_failure_texts import CAN_NOT_RUN
 
 logger = logging.getLogger(__name__)
 
