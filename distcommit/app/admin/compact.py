@@ -13,7 +13,7 @@ import msgspec
 from distcommit.app.admin.compaction_turn import MOST_BYTES, CompactionTurn
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, DistcommitError, LockHeldError, error_text, printable
-from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.driver.launch_interface import JobFailedError

@@ -16,7 +16,7 @@ from distcommit.app.admin.compact import CompactResult, compact_after_run, find_
 from distcommit.app.admin.compaction_turn import MOST_BYTES, CompactionTurn
 from distcommit.core.errors import DistcommitError, LockHeldError
 from distcommit.core.records.deferred_records import deferred
-from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
