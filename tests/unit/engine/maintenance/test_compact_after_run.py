@@ -24,7 +24,8 @@ from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.maintenance import compaction_source, published_files
 from distcommit.pipeline.maintenance.compaction_source import CompactionSource
 from distcommit.pipeline.maintenance.published_files import LiveFile
-from distcommit.sinks.files.footer import Footer, read_published_footer
+from distcommit.sinks.files.footer import Footer, look_into, read_published_footer
+from distcommit.stores.folders.tombstones import read_tombstone
 from tests.simulation.programs.compact import SMALL_FILES
 from tests.unit.app.serving.test_service import write
 from tests.unit.engine.maintenance.test_compact import NAMES, Files, grown
@@ -49,9 +50,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noted
 
-    monkeypatch.setattr(published_files, "read_tombstone", note(published_files.read_tombstone))
+    monkeypatch.setattr(published_files, "read_tombstone", note(read_tombstone))
     monkeypatch.setattr(published_files, "read_published_footer", note(read_published_footer))
-    monkeypatch.setattr(compaction_source, "look_into", note(compaction_source.look_into))
+    monkeypatch.setattr(compaction_source, "look_into", note(look_into))
     return paths
 
 
