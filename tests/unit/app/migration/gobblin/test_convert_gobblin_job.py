@@ -87,6 +87,8 @@ def value_at(tree: Any, key: str) -> Any:
         ("extract.delta.fields=at", "source.extract.delta_fields", ["at"]),
         ("data.publisher.final.dir=/data/out", "paths.output", "/data/out/clicks"),
         ("data.publisher.final.dir=/data/out", "paths.store", "/data/out/distcommit/clicks/store"),
+        ("writer.staging.dir=/work/staging", "paths.staging", "/work/staging/distcommit/clicks/staging"),
+        ("task.data.root.dir=/work", "paths.staging", "/work/distcommit/clicks/staging"),
         (
             "fs.uri=hdfs://nn:9000\nstate.store.fs.uri=hdfs://nn:9000\nstate.store.dir=/state\n"
             "data.publisher.final.dir=/data/out",
