@@ -29,7 +29,7 @@ from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 ROW_GROUP_BYTES = 64 << 20
 TYPED_JSON: Mapping[str, Any] = {

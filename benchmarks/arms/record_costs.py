@@ -24,7 +24,7 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.sink import FileSink
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 _AT_A_TIME = 10_000
 _PROCESSES = 2

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from distcommit.core.dataset_urn import bucket_of, folder_of
+from distcommit.core.commit_groups import bucket_of
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.paths.staging import attempt_folder
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
-from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, error_text, plain_text
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
 
@@ -65,6 +65,18 @@ class CommitGroups:
             return self.bucket_of(urn, buckets)
         except ConfigurationError:
             return bucket_of(urn, buckets)
+
+
+def bucket_of(name: str, buckets: int) -> int:
+    """Return the bucket of a commit group, 0 <= bucket < buckets; the same on every machine and in every version.
+
+    An invalid name has a bucket too, whose owner reports the problem.
+    """
+    try:
+        data = name.encode()
+    except (UnicodeEncodeError, AttributeError):
+        data = plain_text(name).encode()
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % buckets
 
 
 def _is_group(group: object) -> bool:

@@ -1,4 +1,4 @@
-"""Dataset URNs: validity, folder name and bucket.
+"""Dataset URNs: validity and folder name.
 
 A URN is any non-empty text. All results are functions of the text alone, so that every process of every version
 computes the same.
@@ -7,7 +7,7 @@ computes the same.
 from __future__ import annotations
 
 import re
-from hashlib import blake2b, sha256
+from hashlib import sha256
 
 from distcommit.core.errors import ConfigurationError, plain_text
 
@@ -42,18 +42,6 @@ def _invalid_urn(actual: str) -> ConfigurationError:
         found=actual,
         todo="rename the dataset at its source or exclude it",
     )
-
-
-def bucket_of(name: str, buckets: int) -> int:
-    """Return the bucket of a commit group, 0 <= bucket < buckets; the same on every machine and in every version.
-
-    `core.commit_groups` assigns datasets to groups. An invalid name has a bucket too, whose owner reports the problem.
-    """
-    try:
-        data = name.encode()
-    except (UnicodeEncodeError, AttributeError):
-        data = plain_text(name).encode()
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % buckets
 
 
 def folder_of(urn: str) -> str:

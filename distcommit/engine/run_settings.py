@@ -7,7 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.interfaces.commit_step import StepContext
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.sequences import SealedSequence
@@ -111,3 +112,9 @@ class RunSettings:
     def buckets_of(self, partition: int) -> range:
         """Return the buckets that a partition owns."""
         return range(partition, self.store.buckets, self.partitions)
+
+
+def step_context(settings: RunSettings) -> StepContext:
+    """Return the context of a run's steps: file system, roots, committers."""
+    store, roots = settings.store, settings.store.roots
+    return StepContext(store.fs, roots.staging, roots.output, settings.flow.committers, store.store_id)

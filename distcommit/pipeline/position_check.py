@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
 

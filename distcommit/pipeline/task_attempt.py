@@ -18,16 +18,16 @@ from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.run_counts import SinkCounter
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.all_branches import Branches
-from distcommit.pipeline.branches.recorded_properties import properties_of_parts, with_properties_of_writers
+from distcommit.pipeline.branches.collect_task_properties import properties_of_parts, with_properties_of_writers
+from distcommit.pipeline.merge_work_unit_settings import flow_of_unit
 from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.pipeline.work_unit_flow import flow_of_unit
 from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)

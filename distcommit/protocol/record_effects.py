@@ -34,7 +34,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure, Rea
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
-from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_setting, reach_after_start
+from distcommit.protocol.audit_expected_positions import earlier_readings_after, reach_after_setting, reach_after_start
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import BY_HAND, PENDING, QUARANTINED, valid
 

@@ -15,6 +15,7 @@ from distcommit.core.errors import TransientError
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.3
+_FURTHER_WAIT_S = 15.0
 _TAG = "distcommit waits for an executor"
 
 
@@ -37,6 +38,16 @@ def wait_for_executor(spark: SparkSession, report_s: float = 30.0, limit_s: floa
             reported_s = now_s
             logger.warning("the run waits: %s", _no_executor(spark, now_s - begun_s).text)
         time.sleep(_POLL_S)
+
+
+def wait_for_further_executors(spark: SparkSession) -> None:
+    """Wait until no further executor registers, at most 15 seconds."""
+    registered, until_s = executors_of(spark), time.monotonic() + _FURTHER_WAIT_S
+    while time.monotonic() < until_s:
+        time.sleep(_POLL_S)
+        before, registered = registered, executors_of(spark)
+        if registered == before:
+            return
 
 
 def executors_of(spark: SparkSession) -> int:

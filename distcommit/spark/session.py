@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.java_check import check_java
 from distcommit.spark.session_settings import SparkSettings, is_cluster, is_submitted

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from distcommit.core.support.comparable_addresses import catalog_addresses
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
-from distcommit.core.support.system_addresses import catalog_addresses
 
 _CATALOG = "spark.sql.catalog."
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 
 from pyspark import SparkConf
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.spark.executor_wait import executors_of, wait_for_executor
+from distcommit.spark.executor_wait import wait_for_executor, wait_for_further_executors
 from distcommit.spark.session_settings import SparkSettings, is_cluster
 
 logger = logging.getLogger(__name__)
@@ -19,7 +18,6 @@ _MANAGED = ("yarn", "k8s:")
 """Masters that start as many executors and cores as configured."""
 WAVES = 2
 """Number of tasks for each slot, so that slots with less to read take a further task."""
-_WAIT_S, _POLL_S = 15.0, 0.3
 _MAX_EXECUTORS = 10_000
 """A larger number of configured executors is a placeholder and not a limit."""
 
@@ -70,7 +68,7 @@ def slots_of(spark: SparkSession) -> int:
         wait_for_executor(spark)
         if configured := configured_slots(conf, master):
             return configured
-        _wait_for_further_executors(spark)
+        wait_for_further_executors(spark)
     return max(1, context.defaultParallelism // max(1, int(conf.get("spark.task.cpus", "1") or 1)))
 
 
@@ -94,13 +92,3 @@ def configured_slots(conf: SparkConf, master: str) -> int:
         executors = number("spark.executor.instances", 2 if is_managed else 0)
     slots = max(executors * cores, 0 if is_managed else number("spark.cores.max"))
     return slots // max(1, number("spark.task.cpus", 1))
-
-
-def _wait_for_further_executors(spark: SparkSession) -> None:
-    """Wait until no further executor registers, at most 15 seconds."""
-    registered, until_s = executors_of(spark), time.monotonic() + _WAIT_S
-    while time.monotonic() < until_s:
-        time.sleep(_POLL_S)
-        before, registered = registered, executors_of(spark)
-        if registered == before:
-            return

@@ -28,10 +28,10 @@ from distcommit.engine.driver.launch_interface import JobFailedError, Result
 from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.node_failures import NodeFailedError
 from distcommit.engine.run_settings import RunSettings
-from distcommit.spark.failed_jobs import CAN_NOT_RUN, describe_death, failure_text
-from distcommit.spark.repeated_tasks import describe_repeated
+from distcommit.spark.failing_executors import describe_repeated
+from distcommit.spark.job_failure_texts import CAN_NOT_RUN, describe_death, failure_text
 from distcommit.spark.session_settings import is_cluster
-from distcommit.spark.visible_store import require_visible_store
+from distcommit.spark.store_visibility_check import require_visible_store
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.sinks.files.offset_sets import _checksum
-from distcommit.stores.state.plan_and_state_tables import encode_plan, encode_task_states
+from distcommit.stores.state.plan_and_task_state_encoding import encode_plan, encode_task_states
 from tests.golden import samples
 from tests.simulation.damage import checked_segment, sealed_segment
 

@@ -32,7 +32,14 @@ STORES = (
     ),
     *(
         f"state.{name}"
-        for name in ("file_system_probe", "job_lock", "job_store", "run_plans", "plan_and_state_tables", "task_states")
+        for name in (
+            "file_system_probe",
+            "job_lock",
+            "job_store",
+            "run_plans",
+            "plan_and_task_state_encoding",
+            "task_states",
+        )
     ),
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
@@ -52,9 +59,20 @@ STEPS = (
 ENGINE = (
     *(
         f"committing.{name}"
-        for name in ("delete_probes_and_task_output", "bucket_committer", "commit_failures", "open_datasets")
+        for name in (
+            "delete_probes_and_task_output",
+            "bucket_committer",
+            "record_commit_failures",
+            "poll_sealable_datasets",
+        )
     ),
-    *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.plan_partition"),
+    *(
+        "committing.recover",
+        "committing.build_commit_sequence",
+        "reading.ingest",
+        "reading.task_plan",
+        "planning.plan_partition",
+    ),
     *("driver.launch_ingest_job", "driver.run"),
 )
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))

@@ -14,7 +14,7 @@ from distcommit.constructs.record_converter import RecordConverter
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.work_units import WorkUnit
 from distcommit.testing.contracts import ConverterContract
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 
 AT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 BATCH = pa.record_batch(

@@ -17,7 +17,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.inspection.job_status import read_status
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.core.support.io_batching import run_alone
@@ -30,7 +30,7 @@ from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
 from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.plan_and_state_tables import decode_plan
+from distcommit.stores.state.plan_and_task_state_encoding import decode_plan
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import new_machine, planned, put_file

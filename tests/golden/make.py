@@ -22,7 +22,7 @@ from distcommit.sinks.files.footer import METADATA_KEY
 from distcommit.stores.history.run_table import encode_task_rows
 from distcommit.stores.logs.segment_format import encode_segment
 from distcommit.stores.state.checksummed_json import encode_document
-from distcommit.stores.state.plan_and_state_tables import encode_plan, encode_task_states
+from distcommit.stores.state.plan_and_task_state_encoding import encode_plan, encode_task_states
 from tests.golden import samples
 from tests.golden.job import make_job
 from tests.golden.jobs import leave_out_display, make_jobs

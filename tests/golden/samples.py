@@ -79,9 +79,9 @@ from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
 from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
-from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import LentUnits, Manifest
+from distcommit.stores.state.work_units_being_read import ReadingNote
 from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"

@@ -63,15 +63,15 @@ from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_r
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
-from distcommit.stores.state.plan_and_state_tables import (
+from distcommit.stores.state.plan_and_task_state_encoding import (
     decode_plan,
     decode_task_states,
     encode_plan,
     encode_task_states,
 )
-from distcommit.stores.state.reading_notes import ReadingNote, read_notes
 from distcommit.stores.state.recorded_fixed_settings import RecordedSettings, read_settings
 from distcommit.stores.state.run_plans import read_manifest
+from distcommit.stores.state.work_units_being_read import ReadingNote, read_notes
 from tests.golden import samples
 from tests.simulation.altered_files import encoded
 from tests.simulation.simulated_posix import SimulatedPosix

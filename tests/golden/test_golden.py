@@ -28,7 +28,7 @@ from distcommit.stores.logs.segment_format import decode_segment, encode_segment
 from distcommit.stores.snapshots.snapshot_deltas import checksum_of
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_lock import LockRecord
-from distcommit.stores.state.plan_and_state_tables import (
+from distcommit.stores.state.plan_and_task_state_encoding import (
     decode_plan,
     decode_task_states,
     encode_plan,

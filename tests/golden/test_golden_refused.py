@@ -18,7 +18,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVers
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.logs.segment_format import decode_segment
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
-from distcommit.stores.state.plan_and_state_tables import check_table, table_name
+from distcommit.stores.state.plan_and_task_state_encoding import check_table, table_name
 from tests.golden import samples
 from tests.golden.job import store_at
 from tests.golden.make import DOCUMENTS, GOLDEN

@@ -37,10 +37,10 @@ from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
 from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
-from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.state.work_units_being_read import ReadingNote
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [

@@ -17,7 +17,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
-from distcommit.protocol.expected_positions import reach_after_setting
+from distcommit.protocol.audit_expected_positions import reach_after_setting
 from distcommit.sources.sql.table_selection import is_incarnation_of
 from tests.inputs.case import Case
 

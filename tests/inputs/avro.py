@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distcommit.avro.container_format import block_bytes, header_bytes
 from distcommit.avro.container_reader import read_batches
-from distcommit.avro.containers import block_bytes, header_bytes
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.inputs.case import Case
 
-ORDER = "tests/unit/pipeline/branches/test_source_order.py"
+ORDER = "tests/unit/pipeline/branches/test_restore_source_order.py"
 HOSTILE = "tests/unit/constructs/registry/test_hostile_schemas.py"
 SYNC = bytes(16)
 Run = Callable[[Path], str]

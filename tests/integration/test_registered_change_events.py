@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.integration.test_table_sink_jobs import InSqlite
 from tests.jobs.kafka_job import kafka_job
 from tests.servers.registered_records import avro_records, framed, register

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError, RecordError, TransientError
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.servers.process import free_ports
 from tests.servers.registered_records import avro_records, framed, json_records, protobuf_records, register
 from tests.servers.registry import GuardedRegistry, RegistryServer, guarded

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from tests.servers.process import ServerUnavailableError
 
 

@@ -9,7 +9,7 @@ import urllib.request
 import uuid
 from pathlib import Path
 
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import fsspec.config
 import pytest
 
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _PASSWORD = "a-test's-password"

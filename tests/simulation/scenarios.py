@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from distcommit.core.errors import SourceUnavailableError
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.freshness_targets import Freshness
 from distcommit.core.records.run_reasons import MAX_REASONS
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.local_disk.posix_calls import PosixCalls

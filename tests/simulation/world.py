@@ -17,7 +17,7 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark, as_offset

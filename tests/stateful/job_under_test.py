@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from distcommit.core.dataset_urn import bucket_of, folder_of
+from distcommit.core.commit_groups import bucket_of
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.sequences import SealedSequence

@@ -26,7 +26,7 @@ from distcommit.testing.contracts import (
     SourceContract,
     TaskCheckerContract,
 )
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 GUIDES = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides"
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in sorted(GUIDES.glob("custom-*.md"))}

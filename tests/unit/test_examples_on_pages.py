@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from distcommit.app.job_file.built_in_types import validated
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.unit.test_pages import DOCS, text_of
 
 SCHEMAS = DOCS / "guides" / "schemas.md"

@@ -191,7 +191,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "app/demo/demo_run.py": "what its commands print",
     "app/migration/gobblin/read_properties.py": "Gobblin's job files",
     "app/reading/snapshot_reader.py": "the endings by which Spark's readers know a format",
-    "core/support/installation.py": "pip's record of an installation",
+    "core/support/install_command.py": "pip's record of an installation",
     "sinks/delta/tables.py": "Delta's log",
     "sinks/files/footer.py": "the endings of formats",
     "sinks/files/split_by_time.py": "time folders, which a job file configures",

@@ -15,13 +15,13 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
-from distcommit.pipeline.maintenance.superseded_files import lacks_merged_files
+from distcommit.pipeline.maintenance.delete_superseded_files import lacks_merged_files
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
+from distcommit.stores.logs.corrupt_log_tail import is_corrupt
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
 from distcommit.stores.logs.log_anchors import require_intact
-from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.state.recorded_fixed_settings import record_settings

@@ -24,10 +24,10 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
+from distcommit.stores.logs.corrupt_log_tail import fold_readable_part, set_corrupt_tail_aside
 from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.logs.generation_checks import require_current_generation, require_not_moved
 from distcommit.stores.logs.log_anchors import discard_heads, durable_heads, record_cut_ended
-from distcommit.stores.logs.rebuild_corrupt_log import fold_readable_part, set_corrupt_tail_aside
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.snapshots.snapshot_retention import delete_snapshots
 from distcommit.stores.state.job_store import JobStore

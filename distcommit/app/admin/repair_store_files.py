@@ -20,8 +20,8 @@ from distcommit.stores.folders.folder_claims import Owner, read_claim, wrong_own
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.history.run_records import read_beginning, read_record, record_path, recorded_epochs
+from distcommit.stores.logs.corrupt_log_tail import fold_readable_part, is_corrupt, set_corrupt_tail_aside
 from distcommit.stores.logs.fencing import claim_folders
-from distcommit.stores.logs.rebuild_corrupt_log import fold_readable_part, is_corrupt, set_corrupt_tail_aside
 from distcommit.stores.state.damaged_files import (
     CLAIMS,
     SETTINGS_RECORD,

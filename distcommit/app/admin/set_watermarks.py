@@ -10,7 +10,7 @@ from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Source, negative_positions
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.watermark import Position, Watermark
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore

@@ -8,7 +8,7 @@ import msgspec
 
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditedRecords, AuditRow, CountedRow
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 
 LISTED = 100
 _Kind = Literal["unknown_files", "altered", "ledger_mismatches", "unproven_files", "orphaned_files", "sweepable_files"]

@@ -10,7 +10,7 @@ import msgspec
 from distcommit.app.checks.dry_run import DryRun
 from distcommit.app.checks.flow_description import FlowDescription
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 
 
 class CheckedPart(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.support.decoding import from_json
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4

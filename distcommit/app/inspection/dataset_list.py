@@ -13,8 +13,8 @@ from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, DatasetSt
 from distcommit.app.inspection.recorded_runs import RunDatasetRow, read_datasets
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
 

@@ -15,7 +15,7 @@ from distcommit.app.inspection.work_unit_rows import WorkUnitRow, rows_of_previo
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source_table import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import SchemaIds, describe_lost_ranges, positions_lost

@@ -9,7 +9,7 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.protocol.paths.output import is_compaction_tombstone, is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

@@ -10,7 +10,7 @@ import msgspec
 from distcommit.app.inspection.recorded_runs import read_run
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.stores.state.job_store import JobStore
 
 

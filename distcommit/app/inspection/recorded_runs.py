@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import COMMIT_COUNTS, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.attempt_counts import Attempt, count_attempts
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs

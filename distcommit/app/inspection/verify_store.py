@@ -9,7 +9,7 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint, DatasetState, Fence
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply

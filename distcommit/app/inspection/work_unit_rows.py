@@ -12,7 +12,7 @@ from distcommit.app.inspection.recorded_runs import RunStatus, read_run
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.previous_run import PreviousRun
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit

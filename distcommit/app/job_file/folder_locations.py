@@ -11,7 +11,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.target_identity import Target
-from distcommit.core.support.installation import install_command, pip_install
+from distcommit.core.support.install_command import install_command, pip_install
 from distcommit.fs.hadoop.hdfs_file_system import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls

@@ -14,7 +14,7 @@ from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.core.watermark import Position
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offset_sets import OffsetSets

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.engine.run_events import Event, RunBegan, RunEnded
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table
 from distcommit.stores.state.job_store import JobStore

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distcommit.core.errors import ConfigurationError, printable
-from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_counts import COMMIT_COUNTS, MOST_COUNTERS, OTHER, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.engine.run_events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 
 if TYPE_CHECKING:

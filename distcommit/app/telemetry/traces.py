@@ -13,7 +13,7 @@ from distcommit.app.inspection.recorded_runs import read_run
 from distcommit.app.inspection.report_data.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.engine.run_events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.attempt_counts import Attempt

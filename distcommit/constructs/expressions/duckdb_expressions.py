@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.schemas.known_columns import UNKNOWN, Columns, find_column
 
 if TYPE_CHECKING:

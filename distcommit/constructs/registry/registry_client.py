@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks
 from distcommit.fs.response_time_limit import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files

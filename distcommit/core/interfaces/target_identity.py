@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from distcommit.core.support.system_addresses import WAREHOUSE
+from distcommit.core.support.comparable_addresses import WAREHOUSE
 
 ICEBERG = "iceberg"
 """The system of all Iceberg tables. Two catalogs can be compared only where both have an address."""

@@ -21,17 +21,17 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work_units import DatasetPlan, TaskState
-from distcommit.engine.committing.abort_attempts import remove_winner_notes
+from distcommit.engine.committing.abort_and_sweep_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
-from distcommit.engine.committing.commit_failures import record_failures
+from distcommit.engine.committing.build_commit_sequence import build_sequence, sequence_name
 from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
 from distcommit.engine.committing.delete_probes_and_task_output import RemoveProbes, remove_task_output
-from distcommit.engine.committing.open_datasets import OpenDatasets
-from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
+from distcommit.engine.committing.poll_sealable_datasets import OpenDatasets
+from distcommit.engine.committing.record_commit_failures import record_failures
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.record_read_failures import record_read_failures
 from distcommit.engine.run_events import Observer, SequenceDone, SequenceExecuted, SequenceSealed
-from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.run_settings import RunSettings, step_context
 from distcommit.pipeline.maintenance.replace_on_publish import stage_replacements
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold

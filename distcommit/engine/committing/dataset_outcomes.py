@@ -5,20 +5,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from distcommit.core.errors import printable
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import DatasetPlan, positions_lost
-from distcommit.engine.committing.work_unit_results import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 
 logger = logging.getLogger(__name__)
+
+
+class NotCommitted(NamedTuple):
+    """Why a run commits nothing of a dataset.
+
+    Attributes:
+        reason: why.
+        failed: whether an error is the cause.
+        run: the results of the work units; None if nothing failed.
+    """
+
+    reason: str
+    failed: bool
+    run: PreviousRun | None = None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work_units import DatasetPlan
-from distcommit.engine.committing.abort_attempts import abort_ended
+from distcommit.engine.committing.abort_and_sweep_attempts import abort_ended
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.temporary_and_probes import probed_bucket
 from distcommit.stores.folders.staging import list_attempts, remove_attempts

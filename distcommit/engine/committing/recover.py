@@ -14,7 +14,7 @@ from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
-from distcommit.engine.committing.abort_attempts import abort_losers, sweep_aborted
+from distcommit.engine.committing.abort_and_sweep_attempts import abort_losers, sweep_aborted
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.resume_killed_run import (
@@ -23,14 +23,13 @@ from distcommit.engine.committing.resume_killed_run import (
     resumed_epoch,
     seal_finished_work,
 )
-from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Event, Observer, SequenceDone
-from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.maintenance.superseded_files import delete_superseded
+from distcommit.engine.run_settings import RunSettings, step_context
+from distcommit.pipeline.maintenance.delete_superseded_files import delete_superseded
 from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.run_markers import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs

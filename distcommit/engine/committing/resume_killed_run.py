@@ -21,9 +21,9 @@ from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.work_units import DatasetPlan, TaskState
-from distcommit.engine.committing.sealing import build_sequence, step_context
+from distcommit.engine.committing.build_commit_sequence import build_sequence
 from distcommit.engine.driver.task_reports import Tally
-from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.run_settings import RunSettings, step_context
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal

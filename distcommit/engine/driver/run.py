@@ -31,7 +31,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.support.notebook import NotebookTable
+from distcommit.core.support.notebook_tables import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
 from distcommit.engine.driver.launch_ingest_job import fenced_if_swept, run_ingest_job

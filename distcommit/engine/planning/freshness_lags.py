@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.records.freshness import BEHIND, Freshness
+from distcommit.core.records.freshness_targets import BEHIND, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.task_reports import Tally

@@ -9,7 +9,7 @@ from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import DistcommitError, SourceError, plain_text, reason_text
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
 from distcommit.core.records.deferred_records import DeferredCounts, DeferredRecords, deferred
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.watermark import at_or_past
 from distcommit.core.work_units import DatasetPlan
 

@@ -38,8 +38,8 @@ from distcommit.engine.reading.record_read_failures import stop_reason
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.converter_schemas import with_schemas
-from distcommit.pipeline.maintenance.superseded_files import delete_superseded
+from distcommit.pipeline.converter_schema_ids import with_schemas
+from distcommit.pipeline.maintenance.delete_superseded_files import delete_superseded
 from distcommit.protocol.paths.shared_names import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket

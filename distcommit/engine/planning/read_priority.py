@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.freshness_targets import Freshness
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 
 _PROPERTY = "urgency"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from distcommit.core.error_handling.stored_errors import is_permanent
+from distcommit.core.error_handling.error_text_classification import is_permanent
 from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from distcommit.core.error_handling.stored_errors import is_outage
+from distcommit.core.error_handling.error_text_classification import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.engine.committing.work_unit_results import NotCommitted
+from distcommit.engine.committing.dataset_outcomes import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record

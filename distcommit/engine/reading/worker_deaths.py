@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from distcommit.core.error_handling.stored_errors import has_killed_its_worker
+from distcommit.core.error_handling.error_text_classification import has_killed_its_worker
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, WorkerDiedError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import format_position
@@ -24,7 +24,7 @@ from distcommit.engine.node_failures import hand_back
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.stores.history.run_records import read_record
-from distcommit.stores.state.reading_notes import (
+from distcommit.stores.state.work_units_being_read import (
     ReadingNote,
     ReadingNotes,
     delete_notes,

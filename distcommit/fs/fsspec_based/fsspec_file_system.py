@@ -25,9 +25,9 @@ from fsspec import AbstractFileSystem, get_filesystem_class
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry
 from distcommit.core.support.request_counts import REQUESTS
+from distcommit.fs.checksumming_writer import ChecksummingWriter
 from distcommit.fs.fsspec_based.fsspec_probe import probe
 from distcommit.fs.network_file_operations import NetworkFileOperations
-from distcommit.fs.staged_writer import ChecksummingWriter
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
 """Client options that a scheme requires. On SMB an open file can be read by others only with this option."""

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry
+from distcommit.fs.checksumming_writer import ChecksummingWriter
 from distcommit.fs.network_file_operations import NetworkFileOperations
-from distcommit.fs.staged_writer import ChecksummingWriter
 
 _ERRORS = {
     "AccessControlException": errno.EACCES,

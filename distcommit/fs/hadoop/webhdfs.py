@@ -29,7 +29,7 @@ from requests.adapters import HTTPAdapter
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
-from distcommit.core.support.installation import pip_install
+from distcommit.core.support.install_command import pip_install
 from distcommit.fs.hadoop.hdfs_file_system import hdfs_error
 
 _TIMEOUT_S = 120

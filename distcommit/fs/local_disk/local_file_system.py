@@ -16,8 +16,8 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry, not_put
 from distcommit.core.support.parallel import run_parallel
+from distcommit.fs.checksumming_writer import ChecksummingWriter
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
-from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}

@@ -26,6 +26,7 @@ from urllib.parse import quote
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry, StagedWriter
+from distcommit.fs.checksumming_writer import ChecksummingWriter
 from distcommit.fs.object_stores.blob_requests import BlobRequests
 from distcommit.fs.object_stores.object_operations import (
     PART_BYTES,
@@ -34,7 +35,6 @@ from distcommit.fs.object_stores.object_operations import (
     folder_key_of,
     key_of,
 )
-from distcommit.fs.staged_writer import ChecksummingWriter
 
 _ID = "distcommit_id"
 _TARGET = "distcommit_target"

@@ -26,11 +26,11 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry, StagedWriter
+from distcommit.fs.checksumming_writer import ChecksummingWriter
 from distcommit.fs.object_stores.object_operations import ObjectHead, ObjectStoreOperations, folder_key_of, key_of
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.fs.object_stores.s3_stream import PartUpload
 from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
-from distcommit.fs.staged_writer import ChecksummingWriter
 
 _ID = "distcommit-id"
 _STAGED = "distcommit-staged"

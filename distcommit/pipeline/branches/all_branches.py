@@ -34,7 +34,7 @@ from distcommit.pipeline.branches.error_branches import ErrorBranches, Rejection
 from distcommit.pipeline.branches.error_columns import error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_stage, converter_notes, converter_schemas
+from distcommit.pipeline.converter_schema_ids import begin_stage, converter_notes, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow

@@ -17,9 +17,9 @@ from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, S
 from distcommit.core.task_properties import PropertyValue
 from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.construct_chain import Chain, Rejection
-from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
+from distcommit.pipeline.branches.restore_source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_stage
+from distcommit.pipeline.converter_schema_ids import begin_stage
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.schemas.schema_size_limits import check_levels

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from distcommit.core.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
 from distcommit.core.work_units import ConstructCounts, WorkUnit
-from distcommit.pipeline.branches.source_order import ascending, by_first_row, in_source_order, merged_by_schema
+from distcommit.pipeline.branches.restore_source_order import ascending, by_first_row, in_source_order, merged_by_schema
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage

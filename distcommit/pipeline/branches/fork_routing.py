@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
 from distcommit.pipeline.branches.construct_chain import Rejection, Tally, rejection_error
-from distcommit.pipeline.branches.source_order import in_source_order
+from distcommit.pipeline.branches.restore_source_order import in_source_order
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import DROP, REJECT, TaskFlow
 

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from distcommit.core.support.child_programs import program_text
+from distcommit.core.support.child_program_source import program_text
 from distcommit.core.work_units import TaskState
 from distcommit.pipeline.limits import watchdog_child
 from distcommit.pipeline.limits.time_limit import watched_by

@@ -131,7 +131,7 @@ def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]
     sys.path[:] = stuck.import_path.split("\n")
     while shared.is_stuck(stuck):
         try:
-            from distcommit.stores.state.stuck_work_unit import failure_of  # noqa: PLC0415 - for a fast start
+            from distcommit.stores.state.stuck_work_unit_record import failure_of  # noqa: PLC0415 - for a fast start
 
             failure = failure_of(stuck.store, stuck.work_unit, stuck.construct)
             if not shared.is_stuck(stuck):  # imports take a while

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import SinkCommitter
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 
 
 class Connection(Protocol):

@@ -11,7 +11,7 @@ from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.interfaces.target_identity import ICEBERG, Target
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.support.system_addresses import catalog_addresses
+from distcommit.core.support.comparable_addresses import catalog_addresses
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.iceberg.settings import IcebergSettings

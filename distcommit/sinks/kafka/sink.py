@@ -13,8 +13,8 @@ from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
+from distcommit.core.support.comparable_addresses import broker_addresses
 from distcommit.core.support.settings_model import SettingError, SettingsModel, raise_all, rule
-from distcommit.core.support.system_addresses import broker_addresses
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 
 if TYPE_CHECKING:
     from distcommit.fs.object_stores.s3_requests import S3Requests

@@ -21,12 +21,12 @@ from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.comparable_addresses import broker_addresses
 from distcommit.core.support.setting_checks import check_patterns
 from distcommit.core.support.settings_model import SettingError, raise_all, rule
-from distcommit.core.support.system_addresses import broker_addresses
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.declared_extract import DescribedSource
+from distcommit.sources.extract_settings import DescribedSource
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from distcommit.sources.kafka.check_set_positions import is_number, position_problems
 from distcommit.sources.kafka.topics import (
@@ -34,7 +34,7 @@ from distcommit.sources.kafka.topics import (
     TopicSelection,
     topic_of_dataset,
 )
-from distcommit.sources.missing_datasets import require_listed
+from distcommit.sources.missing_dataset_check import require_listed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,13 +16,13 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceState, store
 from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.core.support.setting_checks import repeated, urn_errors
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.declared_extract import DescribedSource
+from distcommit.sources.extract_settings import DescribedSource
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,

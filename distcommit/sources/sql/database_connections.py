@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.fs.database_tls import CONNECT_TIMEOUT_S, LIBPQ_TIME_LIMITS, Tls, mysql_arguments, postgresql_arguments
 
 __all__ = ["Database"]

@@ -16,13 +16,13 @@ from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.core.support.setting_checks import check_distinct, check_patterns
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.declared_extract import DescribedSource
+from distcommit.sources.extract_settings import DescribedSource
 from distcommit.sources.sql.query_checks import check_condition, queries_of
 from distcommit.sources.sql.table_selection import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 

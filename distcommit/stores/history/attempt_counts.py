@@ -17,7 +17,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.work_units import TaskOutcome
 from distcommit.protocol.paths.store import is_table, writer_of
-from distcommit.stores.state.plan_and_state_tables import check_table
+from distcommit.stores.state.plan_and_task_state_encoding import check_table
 from distcommit.stores.state.task_states import run_folder
 
 _COLUMNS = ["dataset_urn", "work_unit_id", "outcome", "records_read", "bytes_read", "started_ms", "finished_ms"]

@@ -12,7 +12,7 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner, claim, read_claim
-from distcommit.stores.folders.nested_roots import require_apart
+from distcommit.stores.folders.nested_roots_check import require_apart
 from distcommit.stores.folders.run_markers import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.generation_checks import require_current_generation

@@ -29,8 +29,8 @@ from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.generation_checks import require_not_moved
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
+from distcommit.stores.operator.accept_replacement_check import require_published_replacement
 from distcommit.stores.operator.in_doubt_transactions import InDoubt
-from distcommit.stores.operator.published_replacement import require_published_replacement
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -26,7 +26,7 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
 from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
 from distcommit.stores.folders.folder_trees import delete_entry
-from distcommit.stores.folders.nested_roots import first_published, require_apart
+from distcommit.stores.folders.nested_roots_check import first_published, require_apart
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.file_system_probe import probe_file_system

@@ -20,8 +20,8 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
+from distcommit.stores.state.find_state_bound_to_settings import find_bound_state
 from distcommit.stores.state.job_store import JobStore
-from distcommit.stores.state.state_bound_to_settings import find_bound_state
 
 SETTINGS_VERSION = 1
 

@@ -16,7 +16,7 @@ from distcommit.core.work_units import DatasetPlan
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
-from distcommit.stores.state.plan_and_state_tables import check_table, decode_plan, encode_plan, table_name
+from distcommit.stores.state.plan_and_task_state_encoding import check_table, decode_plan, encode_plan, table_name
 
 MANIFEST_VERSION = 1
 

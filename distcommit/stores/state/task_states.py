@@ -26,7 +26,7 @@ from distcommit.protocol.paths.store import (
     run_name,
     task_states_start,
 )
-from distcommit.stores.state.plan_and_state_tables import (
+from distcommit.stores.state.plan_and_task_state_encoding import (
     check_table,
     decode_task_states,
     encode_task_states,

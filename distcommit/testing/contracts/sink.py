@@ -26,7 +26,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.testing.contracts.changed_infos import ChangedInfos
+from distcommit.testing.contracts.changed_commit_infos import ChangedInfos
 from distcommit.testing.contracts.killed_processes import SHARED, ForkServer, commit_all, fork_server
 from distcommit.testing.contracts.ledger_mismatch import LedgerMismatch
 from distcommit.testing.contracts.roll_backs import RollBacks

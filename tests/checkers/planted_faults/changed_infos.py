@@ -24,7 +24,7 @@ CHANGED_INFOS = (
         "progress-counts-as-failed-attempt",
         "a commit in parts is quarantined although each replay commits a part",
         (
-            "engine.committing.commit_failures",
+            "engine.committing.record_commit_failures",
             "record_failures",
             "failure.outage or failure.needs_other_version or name in progressed",
             "failure.outage or failure.needs_other_version",

@@ -57,7 +57,7 @@ COMPACTIONS = (
         "compacted-files-go-before-done",
         "a run deletes the files that a published tombstone names, although its sequence is not done",
         (
-            "pipeline.maintenance.superseded_files",
+            "pipeline.maintenance.delete_superseded_files",
             "delete_superseded",
             "min(state.done_epoch, ended, oldest.done_epoch(bucket, state.dataset_urn))",
             "1 << 62",

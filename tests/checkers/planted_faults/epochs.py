@@ -89,7 +89,7 @@ EPOCHS = (
         "settled-by-any-epoch",
         "a dataset that any run has published counts as published by this one, and its attempts are cleaned up",
         (
-            "engine.committing.open_datasets",
+            "engine.committing.poll_sealable_datasets",
             "OpenDatasets.settle",
             "fold.state_of(urn).done_epoch >= self._settings.epoch",
             "fold.state_of(urn).done_epoch > 0",

@@ -25,7 +25,7 @@ INCARNATIONS = (
         "earlier-incarnations-forgotten",
         "the store forgets how far the incarnation before was read",
         (
-            "protocol.expected_positions",
+            "protocol.audit_expected_positions",
             "earlier_readings_after",
             "(*other_readings, EarlierReading(before, state.origin))",
             "()",
@@ -37,7 +37,7 @@ INCARNATIONS = (
         "origin-of-the-incarnation-before",
         "positions of a new incarnation begin where those of the old one did",
         (
-            "protocol.expected_positions",
+            "protocol.audit_expected_positions",
             "reach_after_setting",
             'before is None or before.incarnation not in ("", watermark.incarnation)',
             "before is None",

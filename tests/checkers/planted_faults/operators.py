@@ -56,7 +56,7 @@ OPERATORS = (
         "skipped-positions-stay-skipped",
         "positions that are read again after a watermark was set back stay recorded as skipped",
         (
-            "protocol.expected_positions",
+            "protocol.audit_expected_positions",
             "reach_after_setting",
             "skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]",
         ),

@@ -24,7 +24,7 @@ from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.store import MANIFEST, partition_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.state.job_store import open_store
-from distcommit.stores.state.plan_and_state_tables import table_name
+from distcommit.stores.state.plan_and_task_state_encoding import table_name
 from distcommit.stores.state.run_plans import PlanReader, put_manifest, read_manifest
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended, run_folder

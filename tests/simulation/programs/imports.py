@@ -10,7 +10,7 @@ from functools import cache, partial
 from distcommit.app.admin.rebuild_store import accept_store, plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.watermark import Watermark
-from distcommit.stores.folders.nested_roots import first_published
+from distcommit.stores.folders.nested_roots_check import first_published
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.operator.operator_actions import set_watermarks

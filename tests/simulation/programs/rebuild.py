@@ -12,7 +12,7 @@ from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stor
 from distcommit.core.errors import StaleStoreError
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.run_markers import Marker, read_markers
-from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt
+from distcommit.stores.logs.corrupt_log_tail import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Operation

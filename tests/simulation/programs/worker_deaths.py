@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.core.error_handling.stored_errors import is_worker_death
+from distcommit.core.error_handling.error_text_classification import is_worker_death
 from distcommit.testing.fakes.model_source import ModelSource, WorkerKilled
 from tests.models.dying_workers import DyingLaunch
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, run_and_look

@@ -21,7 +21,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.cli.command_failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConfigurationError, ConflictError, FencedError, LostError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Postponed, Record

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.sources.python.settings import PythonSource
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 
 ROWS = pa.schema([("id", pa.int64())])
 ERRORS = [KeyError("price"), RuntimeError("no"), SystemExit(3), BaseException("a panic")]

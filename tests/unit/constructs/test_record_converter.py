@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.work_units import WorkUnit
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 LINE = pa.struct([pa.field("sku", pa.string(), nullable=False), ("n", pa.int32())])
 SCHEMA = pa.schema(

@@ -7,7 +7,7 @@ import pytest
 
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.records.run_counts import MOST_COUNTERS, OTHER, FlowCounts, SinkCounter, SinkCounts
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 
 
 def counts(metrics: SinkMetrics) -> dict[str, int]:

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.watermark_types import (
     TimestampWatermark,
     WatermarkType,
 )
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit, merge_ranges, positions_lost
 from distcommit.engine.planning.plan_checks import check_plan

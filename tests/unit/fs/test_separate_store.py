@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, StaleSto
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.separate_store import TwoFileSystems, file_system_at
-from distcommit.stores.folders.nested_roots import require_apart
+from distcommit.stores.folders.nested_roots_check import require_apart
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.unit.stores.state.test_job_store import UNFIT, ReplacingCalls, UntriedFileSystem, roots

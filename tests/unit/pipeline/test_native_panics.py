@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.bisection import convert_or_bisect
+from distcommit.constructs.bad_record_bisection import convert_or_bisect
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
@@ -19,7 +19,7 @@ from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.schemas.schema_size_limits import UnusableSchemaError
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.pipeline.test_task_attempt import GOOD, ListSource, run_unit
 

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
-from distcommit.constructs.checkers.counts import RowCount
+from distcommit.constructs.checkers.record_counts import RowCount
 from distcommit.constructs.forks.by_condition import FirstMatch
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.work_unit_settings import SETTINGS, with_settings
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit
+from distcommit.pipeline.merge_work_unit_settings import flow_of_unit
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.pipeline.work_unit_flow import flow_of_unit
 
 UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}), 4)
 SECTIONS = {

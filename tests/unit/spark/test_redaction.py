@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.core.redaction import redact
 from distcommit.spark import task_launch
-from distcommit.spark.failed_jobs import failure_text
+from distcommit.spark.job_failure_texts import failure_text
 from distcommit.spark.session import redaction_pattern
 from distcommit.spark.task_launch import PartitionCall, TaskError
 

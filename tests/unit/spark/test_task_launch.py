@@ -14,7 +14,7 @@ from distcommit.engine.committing.recover import RecoverReport, recover_partitio
 from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.spark.failed_jobs import describe_death, failure_text
+from distcommit.spark.job_failure_texts import describe_death, failure_text
 from distcommit.spark.task_launch import SparkLaunch
 from tests.simulation.world import World, launch_here
 from tests.unit.engine.driver.machines import Machine, audit, source

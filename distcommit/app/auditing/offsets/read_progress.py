@@ -19,7 +19,7 @@ from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
-from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_start
+from distcommit.protocol.audit_expected_positions import earlier_readings_after, reach_after_start
 from distcommit.sinks.files.offset_sets import OffsetSets
 
 

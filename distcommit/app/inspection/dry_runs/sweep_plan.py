@@ -14,7 +14,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
 from distcommit.fs.dry_run_file_system import DryRunDeletes
-from distcommit.pipeline.maintenance.superseded_files import delete_superseded
+from distcommit.pipeline.maintenance.delete_superseded_files import delete_superseded
 from distcommit.protocol.next_log_record import next_epoch
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs

@@ -16,7 +16,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.records.freshness import NO_TARGETS, Freshness
+from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.logs.fencing import is_other_staging, newer_runs, older_output

@@ -24,9 +24,9 @@ from distcommit.app.inspection.problems.recommended_commands import Command
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.rejected_records import unreadable_files
 from distcommit.core.error_catalogue import ERRORS
-from distcommit.core.error_handling.stored_errors import is_record, is_worker_death
+from distcommit.core.error_handling.error_text_classification import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
-from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.work_units import INPUT_PROBLEM

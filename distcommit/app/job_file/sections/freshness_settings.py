@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.freshness_targets import Freshness
 from distcommit.core.support.setting_checks import check_patterns
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")

@@ -15,7 +15,7 @@ from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.schemas.column_types import stored_type
 from distcommit.schemas.schema_size_limits import UnusableSchemaError
 

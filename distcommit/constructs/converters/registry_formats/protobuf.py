@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoder, RegistryConverter
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 
 
 class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):

@@ -22,8 +22,8 @@ from google.protobuf import descriptor_pb2
 from distcommit.constructs.registry.protobuf import protoc_child
 from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.child_programs import program_text
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.child_program_source import program_text
+from distcommit.core.support.install_command import install_command
 from distcommit.schemas.schema_size_limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
-from distcommit.core.records.freshness import Freshness
+from distcommit.core.records.freshness_targets import Freshness
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, new_run_id, run

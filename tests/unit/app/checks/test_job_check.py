@@ -22,7 +22,7 @@ from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
-from distcommit.core.support.installation import install_command
+from distcommit.core.support.install_command import install_command
 from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.logs.fencing import begin_run

@@ -21,8 +21,8 @@ from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.driver.run import run
+from distcommit.engine.run_settings import step_context
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.unit.engine.committing.situations import WORLD

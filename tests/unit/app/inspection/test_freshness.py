@@ -12,7 +12,7 @@ from distcommit.app.inspection.problems.problem_detection import find_problems
 from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
+from distcommit.core.records.freshness_targets import BEHIND, NO_TARGETS, Freshness
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
-from distcommit.core.support.system_addresses import broker_addresses, database_address
+from distcommit.core.support.comparable_addresses import broker_addresses, database_address
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.planning.loop_check import LoopCheck

@@ -16,7 +16,7 @@ from distcommit.app.job_file import built_in_types
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.load_job_file import load_config
 from distcommit.cli.main import app
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, Sink

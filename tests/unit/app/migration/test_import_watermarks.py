@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.cli.main import app
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import Intent, Record
 from distcommit.core.records.sequences import SealedSequence

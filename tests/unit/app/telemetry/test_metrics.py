@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
-from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_counts import (
     COMMIT_COUNTS,
     MOST_COUNTERS,

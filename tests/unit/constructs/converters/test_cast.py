@@ -15,7 +15,7 @@ from distcommit.constructs.json_decoding.json_reader import JsonReader
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 REJECTED = "rejected"
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted, Converter
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 from tests.unit.covered_values import covered_arrays
 
 KEY = "0123456789abcdef"

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted, Converter
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 FIELDS = {"id": "int64", "name": "string"}
 POSTGRESQL = {

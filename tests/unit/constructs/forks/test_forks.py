@@ -17,7 +17,7 @@ from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.constructs.expressions.condition import Condition
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 OPERATORS = {
     "==": operator.eq,

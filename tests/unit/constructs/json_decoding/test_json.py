@@ -21,7 +21,7 @@ from distcommit.constructs.json_decoding.json_reader import JsonReader, JsonReco
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
-from distcommit.testing.fakes.conversion import convert_batch
+from distcommit.testing.fakes.convert_batch import convert_batch
 
 
 def converter(fields: dict[str, Any], **settings: Any) -> JsonConverter:

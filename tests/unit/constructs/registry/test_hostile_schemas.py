@@ -17,7 +17,7 @@ from distcommit.constructs.registry.registry_schema_policy import AdmittedSchema
 from distcommit.core.errors import RecordError
 from distcommit.schemas.evolution import nullable
 from distcommit.schemas.schema_size_limits import MAX_SCHEMAS, SchemaTooLargeError
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import record
 from tests.unit.constructs.registry.test_registry_schema_policy import Dicts, batch_of, converter, message
 

@@ -17,7 +17,7 @@ from distcommit.constructs.registry.registry_converter import SCHEMA_ID, Registr
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.schemas.known_columns import Columns
 from distcommit.schemas.schema_size_limits import MOST_LEVELS
-from distcommit.testing.fakes.conversion import convert_batch, unit_of
+from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine
 from tests.unit.stores.schemas.test_schema_store import schemas

@@ -14,8 +14,8 @@ from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.bucket_committer import BucketCommitter
-from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
 from distcommit.engine.committing.drain import drain_partition, publish_partition
+from distcommit.engine.committing.record_commit_failures import record_failed_attempt, record_pending_reasons
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import decide_run, new_run_id, run
 from distcommit.engine.planning.plan_partition import plan_partition

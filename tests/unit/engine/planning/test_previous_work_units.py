@@ -13,7 +13,7 @@ from distcommit.app.inspection.work_unit_rows import WorkUnitRow, read_work_unit
 from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.engine.committing.work_unit_results import run_of_dataset
+from distcommit.engine.committing.build_previous_run import run_of_dataset
 from distcommit.stores.state.job_lock import JobLock
 from tests.simulation.world import ROOTS
 from tests.unit.engine.committing.situations import WORLD

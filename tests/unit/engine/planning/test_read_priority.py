@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from distcommit.core.interfaces.source import Extraction, Extractor, Lag
-from distcommit.core.records.freshness import BEHIND, Freshness
+from distcommit.core.records.freshness_targets import BEHIND, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, run

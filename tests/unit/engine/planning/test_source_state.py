@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings, SourceFact

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.app.inspection.job_status import read_status
-from distcommit.core.error_handling.stored_errors import is_outage, is_worker_death
+from distcommit.core.error_handling.error_text_classification import is_outage, is_worker_death
 from distcommit.core.errors import ProcessLostError, SourceUnavailableError
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.launch_interface import Result

@@ -12,7 +12,7 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import Stage
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 
 
 class Unreadable(Converter):

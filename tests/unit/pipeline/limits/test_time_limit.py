@@ -11,7 +11,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from distcommit.core.error_handling.stored_errors import is_permanent
+from distcommit.core.error_handling.error_text_classification import is_permanent
 from distcommit.core.errors import TimeLimitError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.work_units import WorkUnit
@@ -19,7 +19,7 @@ from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 
 SOON_S = 0.05
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from distcommit.constructs.registry.registry_client import RegisteredSchema, registry_client_class
 from distcommit.constructs.registry.registry_converter import Decoder
-from distcommit.core.error_handling.stored_errors import has_killed_its_worker, is_permanent
+from distcommit.core.error_handling.error_text_classification import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.redaction import Redaction
@@ -37,9 +37,9 @@ from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
 from distcommit.pipeline.limits.watchdog_child import Worker
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.state.stuck_work_unit import failure_of
+from distcommit.stores.state.stuck_work_unit_record import failure_of
 from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
-from distcommit.testing.fakes.conversion import unit_of
+from distcommit.testing.fakes.convert_batch import unit_of
 from tests.simulation.world import launch_here
 from tests.unit.constructs.registry.test_registry_schema_policy import batch_of, converter, message
 from tests.unit.engine.committing.situations import WORLD, check_recovery, rows

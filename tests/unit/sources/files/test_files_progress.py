@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.core.support.storable import storable
+from distcommit.core.support.storable_check import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress
 

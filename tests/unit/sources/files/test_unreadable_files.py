@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from distcommit.app.auditing.audit import audit_store
-from distcommit.core.error_handling.stored_errors import is_outage
+from distcommit.core.error_handling.error_text_classification import is_outage
 from distcommit.core.errors import SourceError, TransientError, error_text
 from distcommit.engine.driver.run import RunResult
 from distcommit.sources.files import extractor, format_readers

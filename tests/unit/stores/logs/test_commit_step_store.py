@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict
 from distcommit.core.watermark import Watermark

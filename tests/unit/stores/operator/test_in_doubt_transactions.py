@@ -23,7 +23,7 @@ from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World
-from tests.unit.engine.committing.test_abort_attempts import LeavingSink
+from tests.unit.engine.committing.test_abort_and_sweep_attempts import LeavingSink
 from tests.unit.engine.driver.machines import STAGING, Machine, launch, source, states
 
 WORLD = World()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.core.dataset_urn import bucket_of
+from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,

@@ -33,7 +33,7 @@ from distcommit.core.work_units import (
     WorkUnit,
 )
 from distcommit.protocol.paths.shared_names import work_unit_name
-from distcommit.stores.state.plan_and_state_tables import (
+from distcommit.stores.state.plan_and_task_state_encoding import (
     decode_plan,
     decode_task_states,
     encode_plan,

@@ -84,7 +84,6 @@ from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotD
 from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
-from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.recorded_fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.run_plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.table_schemas import (
@@ -93,6 +92,7 @@ from distcommit.stores.state.table_schemas import (
     TASK_STATE_SCHEMA,
     VERSION_KEY,
 )
+from distcommit.stores.state.work_units_being_read import ReadingNote
 
 STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Fence, "Fence", True, "epoch run_id"),

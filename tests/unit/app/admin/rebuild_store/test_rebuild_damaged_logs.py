@@ -12,7 +12,7 @@ from distcommit.app.reading.snapshot_reader import read_store
 from distcommit.core.errors import CorruptError, SnapshotExpiredError, UnknownVersionError
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import run
-from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt, set_corrupt_tail_aside
+from distcommit.stores.logs.corrupt_log_tail import is_corrupt, set_corrupt_tail_aside
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.damage import of_version
 from tests.simulation.world import World

@@ -11,9 +11,9 @@ from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.driver.run import RecoverResult, recover
 from distcommit.engine.driver.run_recorder import recorded_run
+from distcommit.engine.run_settings import step_context
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import (

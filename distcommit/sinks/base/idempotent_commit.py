@@ -1,0 +1,106 @@
+"""The commit rule of every ledger: decide by its row whether a request is already committed, may be, or is refused.
+
+A commit is a compare-and-set from an epoch that the store knows.
+
+A request names its bases: the epochs that the target may have for the dataset before the commit. A row with any other
+epoch shows that the target or the store was restored from a copy, or recreated.
+
+Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
+removed without its data has an identity, which is assigned when it is created. Writers record it in their commit infos,
+and committers refuse requests of another ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from xxhash import xxh3_128_hexdigest
+
+from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.committer import AlreadyCommitted, CommitOutcome, CommitRequest, FailedForGood
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.sinks.base.offset_coverage import added, without
+
+
+def commit_id(request: CommitRequest) -> str:
+    """Return a hash of a request's attempts, which identifies its commit; empty if it names none. Epochs are not
+    unique, because a store that was restored from a copy assigns them again."""
+    return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
+
+
+def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
+    ids = row.commit_id, commit_id(request)
+    return row.epoch == request.epoch and all(ids) and ids[0] != ids[1]
+
+
+def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
+    """Return the outcome of a request that must not be committed, given the target's ledger row. Return None if it
+    must: the caller then commits its data with the row that `committed` returns, in one transaction.
+
+    A higher epoch in the row rejects the request, too. A run seals a sequence only after all earlier ones of the
+    dataset are done, so another store has committed the row, or the request is of a zombie, whose outcome is ignored.
+    """
+    epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
+    if row is not None and (epoch > request.epoch or _is_another(row, request)):
+        return _another_store(request, f"epoch {epoch}, which this store has not committed")
+    if epoch == request.epoch:
+        return AlreadyCommitted()
+    if request.epoch <= revoked:
+        return FailedForGood(f"epoch {request.epoch} was taken back from this target")
+    if not request.bases or epoch in request.bases:
+        return None
+    return _another_store(request, f"epoch {epoch}" if epoch else "no row")
+
+
+def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
+    expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
+    return FailedForGood(
+        f"this is not the target that the store knows: its ledger has {actual} for the dataset, expected {expected}."
+        " Target or store were restored from a copy, or recreated. Nothing was written. To do: restore the other one to"
+        " the same state, and release the dataset with retry; if that is impossible, delete the dataset's data and"
+        " ledger row from this target, and release the dataset with restart, which reads it from its beginning"
+    )
+
+
+def of_another_ledger(request: CommitRequest, identity: str) -> str:
+    """Return the identity of the ledger that the request was written for, if it is not `identity`, that of the present
+    ledger; otherwise an empty text."""
+    recorded = (str(info["ledger"]) for info in request.infos)
+    return next((ledger for ledger in recorded if ledger and ledger != identity), "")
+
+
+def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
+    row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
+    return replace(
+        row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)
+    )
+
+
+def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
+    """Return the ledger row that permits a revoked request again; unchanged if the request is not the last revoked
+    one."""
+    if row is None or row.revoked != request.epoch:
+        return row
+    return replace(row, revoked=request.epoch - 1)
+
+
+def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
+    """Return the ledger row after the request is rolled back. If the request was committed (`row.epoch ==
+    request.epoch`), the caller must delete its data in the transaction that writes the row. Raises ConflictError if a
+    later epoch, or another commit of the same epoch, is committed."""
+    row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
+    if row.epoch > request.epoch or _is_another(row, request):
+        raise ConflictError(
+            "another epoch of the dataset is committed",
+            id="TARGET_EPOCH_DIFFERS",
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
+            found=f"epoch {row.epoch}",
+            todo=f"if the target has all records of epoch {request.epoch}, release the dataset with accept; else delete"
+            " all data and the ledger row of the dataset from the target, and release the dataset with restart",
+        )
+    revoked = max(row.revoked, request.epoch)
+    if row.epoch < request.epoch:
+        return replace(row, revoked=revoked)
+    return replace(row, revoked=revoked, epoch=row.base, base=0, commit_id="", covered=without(row.covered, covered))
