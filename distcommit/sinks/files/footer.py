@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.avro.containers import read_header as read_avro_header
+from distcommit.avro.container_format import read_header as read_avro_header
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
@@ -231,6 +231,11 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         file, groups = _parquet(opened, predicate)
         return file.schema_arrow.remove_metadata(), bool(groups)
+
+
+def has_columns_in_footer(path: str) -> bool:
+    """Return whether `look_into` reads only the footer of the file with this name."""
+    return _form_of(path) == "parquet"
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
