@@ -191,7 +191,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 @pytest.mark.parametrize("text", [text for text in HERE if split(text)[0] not in CHANGES])
-def test_inspection_command_on_a_page_runs_as_printed(job: Job, text: str) -> None:
+def test_inspection_command_on_a_page_runs_as_printed(job: Job, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job.folder)  # a report without a name goes into the current folder
     job.run(text)
 
 
