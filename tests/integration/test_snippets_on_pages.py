@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -149,15 +148,15 @@ def test_branch_of_the_snippet_for_readers_is_read(
 
 def test_snippet_about_rejected_records_shows_their_reasons(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     (snippet,) = snippets("guides/rejected-records.md")
-    assert isinstance(place.show(snippet)["rejected"], pd.DataFrame)
+    assert len(place.show(snippet)["rejected"]) >= 1
     assert "malformed" in capsys.readouterr().out.lower()
 
 
 def test_queries_of_duckdb_read_the_files_of_a_job(place: Place) -> None:
     (union,) = snippets("guides/schemas.md")
-    assert set(duckdb.sql(union).df()["name"]) == {"clicks"}
+    assert set(duckdb.execute(union).df()["name"]) == {"clicks"}
     (outcomes,) = snippets("operate/status.md")
-    ((outcome, count),) = duckdb.sql(outcomes).fetchall()
+    ((outcome, count),) = duckdb.execute(outcomes).fetchall()
     assert outcome == "published"
     assert count >= 3
 
@@ -245,9 +244,9 @@ def test_each_snippet_of_the_pages_is_run_by_a_test() -> None:
         assert Path(page).name in (TESTS / test).read_text(encoding="utf-8"), page
     own = Path(__file__).read_text(encoding="utf-8")
     shared = (TESTS / "unit" / "test_examples_on_pages.py", TESTS / "integration" / "test_postgresql_page.py")
-    for page in PAGES:
-        name = str(page.relative_to(DOCS)) if page.is_relative_to(DOCS) else f"../../{page.relative_to(ROOT)}"
-        left = [text for _, text in BLOCK.findall(page.read_text(encoding="utf-8")) if not text.startswith((*NOT_RUN,))]
+    for path in PAGES:
+        name = str(path.relative_to(DOCS)) if path.is_relative_to(DOCS) else f"../../{path.relative_to(ROOT)}"
+        left = [text for _, text in BLOCK.findall(path.read_text(encoding="utf-8")) if not text.startswith((*NOT_RUN,))]
         if not left or name in ELSEWHERE or f'snippets("{name}")' in own or f'"{name}"' in own:
             continue
         assert name == "connectors/source-sql.md", name
