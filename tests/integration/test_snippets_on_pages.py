@@ -184,6 +184,14 @@ def test_snippets_about_streaming_publish_the_rows_of_a_query(
     assert values["job"].audit().records == 2
 
 
+def test_function_of_the_page_about_spark_transforms_a_frame(spark: SparkSession) -> None:
+    (snippet,) = snippets("connectors/source-spark.md")
+    values: dict[str, Any] = {}
+    exec(snippet, values)
+    frame = spark.createDataFrame([(1, 10.0, "a"), (2, 20.0, "b")], "id long, price double, comment string")
+    assert [row.asDict() for row in values["large_orders"](frame, 15).collect()] == [{"id": 2, "price": 20.0}]
+
+
 def test_class_of_the_page_about_sinks_is_a_sink() -> None:
     (snippet,) = snippets("guides/custom-sinks.md")
     values: dict[str, Any] = {}
