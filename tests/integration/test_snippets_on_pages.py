@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Place:
         (folder / "store").symlink_to(folder / "clicks" / "store")
         self.arrive()
         assert Job.from_file(self.file, session=spark).run().succeeded
-        self.between = datetime.now(UTC) + timedelta(seconds=1)
+        self.between = datetime.now(UTC)
 
     def arrive(self) -> None:
         """Put three records and one that is not JSON into the folder of each dataset."""
