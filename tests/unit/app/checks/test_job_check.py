@@ -19,11 +19,13 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.checks.check_result import CheckFailedError, CheckResult
+from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SinkUnavailableError, SourceUnavailableError
 from distcommit.core.support.install_command import install_command
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.logs.fencing import begin_run
@@ -105,6 +107,21 @@ def test_folder_without_permission_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o500)
     folders = [("paths.store", 11), ("paths.staging", 12), ("paths.output", 13)]
     assert found(check_file(path)) == (folders if os.geteuid() else [])
+
+
+@pytest.mark.parametrize("folder", ["/proc/s", "/sys", "/dev/s/t", "{tmp}/link/s"])
+def test_folder_of_the_kernel_is_a_problem_also_for_the_superuser(tmp_path: Path, folder: str) -> None:
+    path = with_input(tmp_path)
+    (tmp_path / "link").symlink_to("/proc")
+    path.write_text(path.read_text().replace("state/store", folder.format(tmp=tmp_path)))
+    (problem,) = check_file(path).problems
+    assert (problem.id, problem.setting, problem.exit_code) == ("SETTINGS_INVALID", "paths.store", 2)
+    assert "a folder of the job is on a file system of the kernel [path=" in problem.text
+    assert problem.remedy == "correct the path in section paths"
+
+
+def test_folder_in_shared_memory_passes() -> None:
+    assert check_folder(LocalFileSystem(), "/dev/shm/of-no-job/s", is_used=False).endswith("/s will be created")
 
 
 def test_file_in_the_place_of_a_folder_is_a_problem(tmp_path: Path) -> None:
