@@ -243,6 +243,26 @@ class TestChangedFolders:
         assert result.exit_code == 5
 
 
+UNREACHABLE = "url: {type}://u@127.0.0.1:1/db\n  password: x\n  table: t"
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("postgresql", "Connection refused Is"), ("mariadb", "Can't connect to")])
+def test_unreachable_target_has_an_id_one_line_and_a_remedy(tmp_path: Path, kind: str, reason: str) -> None:
+    pytest.importorskip("psycopg" if kind == "postgresql" else "pymysql")
+    with_input(tmp_path)
+    path = written(tmp_path)
+    text = path.read_text().replace("type: sqlite", f"type: {kind}")
+    path.write_text(text.replace(f"path: {tmp_path}/orders.db", UNREACHABLE.format(type=kind)))
+    (problem,) = check_file(path).problems
+    assert (problem.id, problem.setting, problem.exit_code) == ("SINK_UNAVAILABLE", "sink.url", 4)
+    assert problem.text.startswith("SINK_UNAVAILABLE: the check of the sink failed; found OperationalError: ")
+    assert reason in problem.text
+    assert not set("\n\t") & set(problem.text)
+    assert problem.remedy == "start the target, or correct the address or the user of the sink, and run again"
+    with pytest.raises(SinkUnavailableError, match=r"the check of the sink failed.*To do: start the target"):
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+
+
 class TestBeforeARun:
     def test_several_problems_raise_one_error_with_all_of_them(self, tmp_path: Path) -> None:
         path = written(tmp_path)
@@ -273,26 +293,6 @@ class TestBeforeARun:
             check_before_run(Job.from_file(path)._folders, needs_java=False)
         assert failed.value.exit_code == 4
         assert pickle.loads(pickle.dumps(failed.value)).exit_code == 4
-
-
-UNREACHABLE = "url: {type}://u@127.0.0.1:1/db\n  password: x\n  table: t"
-
-
-@pytest.mark.parametrize(("kind", "reason"), [("postgresql", "Connection refused Is"), ("mariadb", "Can't connect to")])
-def test_unreachable_target_has_an_id_one_line_and_a_remedy(tmp_path: Path, kind: str, reason: str) -> None:
-    pytest.importorskip("psycopg" if kind == "postgresql" else "pymysql")
-    with_input(tmp_path)
-    path = written(tmp_path)
-    text = path.read_text().replace("type: sqlite", f"type: {kind}")
-    path.write_text(text.replace(f"path: {tmp_path}/orders.db", UNREACHABLE.format(type=kind)))
-    (problem,) = check_file(path).problems
-    assert (problem.id, problem.setting, problem.exit_code) == ("SINK_UNAVAILABLE", "sink.url", 4)
-    assert problem.text.startswith("SINK_UNAVAILABLE: the check of the sink failed; found OperationalError: ")
-    assert reason in problem.text
-    assert not set("\n\t") & set(problem.text)
-    assert problem.remedy == "start the target, or correct the address or the user of the sink, and run again"
-    with pytest.raises(SinkUnavailableError, match=r"the check of the sink failed.*To do: start the target"):
-        check_before_run(Job.from_file(path)._folders, needs_java=False)
 
     def test_run_after_an_unclean_one_begins_although_the_source_is_unavailable(self, tmp_path: Path) -> None:
         path = written(tmp_path)
