@@ -114,7 +114,11 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCas
         (["SELECT 1"], "no right to create the table"),
         (["GRANT CREATE ON SCHEMA {schema} TO {user}"], ""),
         (["CREATE TABLE {ledger} (n int)", "GRANT CREATE ON SCHEMA {schema} TO {user}"], "no right to write the table"),
-        (["CREATE TABLE {ledger} (n int)", "GRANT SELECT, INSERT, UPDATE ON {ledger} TO {user}"], ""),
+        (["CREATE TABLE {ledger} (n int)", "GRANT SELECT, INSERT, UPDATE, DELETE ON {ledger} TO {user}"], ""),
+        (
+            ["CREATE TABLE {ledger} (n int)", "GRANT SELECT, INSERT ON {ledger} TO {user}"],
+            "no right to write the table",
+        ),
         (["ALTER SCHEMA {schema} RENAME TO other"], "a missing schema"),
     ],
 )

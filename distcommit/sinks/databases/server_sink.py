@@ -173,6 +173,8 @@ class Driver(NamedTuple):
         two_phase: class of the committer of prepared transactions, with the same arguments.
         require_prepared: function that raises ConfigurationError if the server at a connection does not allow prepared
             transactions; None if every server allows them.
+        require_rights: function that raises SinkUnavailableError if the user at a connection can't write the ledger of
+            a sink; None if the server is not asked.
     """
 
     client: Client

@@ -38,7 +38,8 @@ _NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '
 _RIGHTS = """
 SELECT has_schema_privilege(there.oid, 'CREATE'), (
     SELECT bool_and(has_table_privilege(named.oid, needed)) FROM pg_class AS named,
-    unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS needed WHERE named.relnamespace = there.oid AND named.relname = %s)
+    unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed
+    WHERE named.relnamespace = there.oid AND named.relname = %s)
 FROM (SELECT 1) AS one LEFT JOIN pg_namespace AS there ON there.nspname = %s
 """
 
@@ -57,7 +58,7 @@ def require_rights(connection: psycopg.Connection, settings: PostgresqlSettings)
     raise SinkUnavailableError(
         "the user of the sink can't write the ledger",
         schema=schema,
-        expected="SELECT, INSERT and UPDATE on the ledger, or CREATE on its schema",
+        expected="SELECT, INSERT, UPDATE and DELETE on the ledger, or CREATE on its schema",
         found=found,
         todo=todo,
     )
