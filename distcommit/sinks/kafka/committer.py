@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from distcommit.core.errors import ConflictError, DistcommitError, LostError, TransientError
+from distcommit.core.errors import ConflictError, DistcommitError, LostError, TransientError, UnknownVersionError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -143,15 +143,19 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield all valid rows of the store. Then raise CorruptError if any row is invalid, also of other stores,
-        because it prevents commits to its partition."""
+        """Yield all valid rows of the store. Then raise UnknownVersionError or CorruptError if any row is of another
+        version or invalid, also of other stores, because it prevents commits to its partition."""
         damaged: list[str] = []
+        unknown: list[UnknownVersionError] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
             for key, row in rows.items():
                 if (name := row_name(key)) is not None and name.store_id == self._context.store_id:
                     yield row
             damaged += ledger_problems(number, rows, unreadable)
+            unknown += [error for error in unreadable.values() if isinstance(error, UnknownVersionError)]
+        for error in unknown:
+            raise error
         if damaged:
             raise damaged_ledger(self._target.ledger, damaged)
 
