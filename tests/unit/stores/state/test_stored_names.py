@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
-from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.interfaces.ledger import LEDGER_VERSION, Covered, LedgerRow
 from distcommit.core.interfaces.source_table import EXTRACT, Extract, TableType
 from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records import maintenance_units
@@ -81,7 +81,7 @@ from distcommit.sinks.files import offset_sets
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
 from distcommit.sinks.files.offset_sets import OFFSETS_VERSION
-from distcommit.sinks.table_formats.ledger_files import LEDGER_VERSION, LedgerFile, _File, _LedgerRoot
+from distcommit.sinks.table_formats.ledger_files import LedgerFile, _File, _LedgerRoot
 from distcommit.sources.files.plan_dataset import LISTED
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.kafka import topics
