@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from distcommit.constructs.converters.debezium_events import ENVELOPE, METADATA, events_of, read_events
 from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields, json_reader
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_reader import JsonRecords
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
@@ -20,7 +20,7 @@ from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.known_columns import UNKNOWN, Columns, check_unique_names, find_column
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 Metadata = Literal["op", "position", "ts_ms", "snapshot", "transaction"]
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
-from distcommit.constructs.json_decoding.inferred_json import InferredFields
+from distcommit.constructs.json_decoding.column_inference import InferredFields
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import WorkUnit

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields, json_reader
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_reader import JsonRecords
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 
 class JsonConverter(InferringConverter):
