@@ -20,6 +20,7 @@ LEDGER_VERSION = 1
 
 class _Version(msgspec.Struct):
     version: int = LEDGER_VERSION
+    """Format version, which is read before any other field."""
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.kafka import topics
 from distcommit.sources.micro_batch import spooled_batch
 from distcommit.sources.micro_batch.spool import SpoolIndex
-from distcommit.sources.spark.frames import StagedFrame, StagedPart
+from distcommit.sources.spark.staged_row_files import StagedFrame, StagedPart
 from distcommit.steps.rename_step import FsRenameCommitStep, _FileRow, _FolderRow
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
