@@ -86,8 +86,10 @@ class CompactResult(msgspec.Struct):
 
 
 class _Survey(NamedTuple):
-    files: Sequence[LiveFile]
+    """The groups of files of a dataset to merge, and the sizes of all of its live files if there are such groups."""
+
     groups: Sequence[Sequence[LiveFile]]
+    sizes: Sequence[int]
 
 
 def compact_job(
@@ -177,8 +179,8 @@ def compacting(settings: RunSettings, policy: CompactionPolicy, datasets: Sequen
 
 def _survey(source: CompactionSource, state: DatasetState) -> _Survey | str:
     try:
-        files = source.data_files(state)
-        return _Survey(files, source.groups(files))
+        groups = source.groups(state, reads_records=False)
+        return _Survey(groups, source.live_sizes(state) if groups else ())
     except (DistcommitError, OSError) as error:
         return str(error)
 
@@ -197,9 +199,9 @@ def _add(result: CompactResult, state: DatasetState, survey: _Survey | str) -> N
         return
     row = CompactRow(
         dataset=urn,
-        files_before=len(survey.files),
-        files_after=len(survey.files) - len(merged) + len(survey.groups),
-        bytes_before=sum(file.size_bytes for file in survey.files),
+        files_before=len(survey.sizes),
+        files_after=len(survey.sizes) - len(merged) + len(survey.groups),
+        bytes_before=sum(survey.sizes),
         bytes_after=0,
         merged_files=len(merged),
         merged_bytes=sum(file.size_bytes for file in merged),
@@ -218,10 +220,10 @@ def _add_sizes_after(result: CompactResult, store: JobStore, flow: TaskFlow, pol
     for index, row in enumerate(result.rows):
         state = store.bucket_log(store.bucket_of(row.dataset)).refresh().state_of(row.dataset)
         try:
-            files = source.data_files(state)
+            sizes = source.live_sizes(state)
         except (DistcommitError, OSError):  # the run has reported it
             continue
-        after = msgspec.structs.replace(row, files_after=len(files), bytes_after=sum(file.size_bytes for file in files))
+        after = msgspec.structs.replace(row, files_after=len(sizes), bytes_after=sum(sizes))
         result.rows[index] = after
         result.files_after += after.files_after - row.files_after
         result.bytes_after += after.bytes_after

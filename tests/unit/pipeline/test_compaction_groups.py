@@ -72,14 +72,6 @@ def test_files_with_different_columns_are_not_merged() -> None:
     assert groups(*files, keys=keys) == ["a c", "b d"]
 
 
-def test_files_of_one_attempt_that_may_share_input_records_stay() -> None:
-    shared: dict[str, Any] = {"attempt": "one", "makes_several": True}
-    files = [file("a", 0, 2, **shared), file("b", 1, 3, **shared)]
-    assert groups(*files, *(file(name, low, low + 1, makes_several=True) for name, low in (("c", 4), ("d", 5)))) == [
-        "c d"
-    ]
-
-
 def test_merged_file_is_at_most_as_large_as_the_target() -> None:
     files = [file(f"{number}", number, number + 1, size=400) for number in range(5)]
     assert groups(*files) == ["0 1", "2 3"]

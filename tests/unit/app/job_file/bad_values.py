@@ -35,6 +35,7 @@ PAGING = (
     "source: {type: rest, url: 'https://h/', datasets: [a],"
     " watermark: {field: f, type: time, since: s, lookback: 0}, paging: {type: page, param: p, %s}}"
 )
+TRANSFORM = "source: {type: spark, format: orc, datasets: {a: {}}, %s}"
 FILES = "source: {type: files, paths: ['/a/{dataset}/*'], %s}"
 POSTGRESQL = "sink: {type: postgresql, url: 'postgresql://h/a', %s}"
 EMAIL = "alerts: {on_loss: true, emails: [{host: h, sender: a, recipients: [b], %s}]}"
@@ -224,6 +225,22 @@ BAD: dict[str, Bad] = {
         "source: {type: spark, format: orc, datasets: {a: {}}, ▶lookback: 1}",
         "source.lookback",
         "must not be set without watermark",
+    ),
+    "SparkSource._publishes_ranges_of_single_rows": Bad(
+        TRANSFORM % "watermark: a, lookback: 0, transform: {sql: SELECT * FROM source, ▶row_wise: false}",
+        "source.transform.row_wise",
+        "must be true with source.watermark",
+    ),
+    "FrameTransform._has_one_text": Bad(
+        TRANSFORM % "▶transform: {}", "source.transform", "must have either sql or function"
+    ),
+    "FrameTransform._has_table_names": Bad(
+        TRANSFORM % "transform: {sql: SELECT * FROM source, tables: {▶source: {}}}",
+        "source.transform.tables.source",
+        "must be a name of letters, digits and _",
+    ),
+    "FrameTransform._is_query_of_dataset": Bad(
+        TRANSFORM % "transform: {▶sql: SELECT 1 FROM a}", "source.transform.sql", "must read the table source"
     ),
     "SqlSource._is_url": Bad(
         "source: {type: sql, ▶url: 'postgresql://u:hush@h/a', tables: [t], watermark: id, lookback: 0}",
