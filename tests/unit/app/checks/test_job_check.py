@@ -23,6 +23,7 @@ from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
+from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.errors import ConfigurationError, SinkUnavailableError, SourceUnavailableError
 from distcommit.core.support.install_command import install_command
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
@@ -417,7 +418,7 @@ def test_problem_without_a_remedy_of_its_own_has_the_action_of_its_id(tmp_path: 
     path.write_text(path.read_text() + "row_checkers: [{type: python, class: no.such.module:Checker}]\n")
     (problem,) = check_file(path, connect=False).problems
     assert problem.id == "CUSTOM_CLASS_INVALID"
-    assert problem.remedy == "Correct the class or its options, and install it on the driver and on all executors."
+    assert problem.remedy == ERRORS["CUSTOM_CLASS_INVALID"].action
 
 
 class TestCommand:
