@@ -24,7 +24,7 @@ from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequest
 from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.inspection.dry_runs.blocked_buckets import closed_buckets, open_for_operator
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
-from distcommit.app.job_file.job_file_names import is_job_file
+from distcommit.app.job_file.load_job_file import is_job_file
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions, require_some
 from distcommit.app.migration.import_watermarks import ImportResult, import_watermarks

@@ -36,9 +36,8 @@ from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError, error_text
 from distcommit.core.interfaces.clock import Clock
-from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.run_events import Observer
+from distcommit.engine.run_events import CompositeObserver, Observer
 from distcommit.engine.system_clock import SystemClock
 from distcommit.spark.session_settings import SparkSettings
 

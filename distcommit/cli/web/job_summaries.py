@@ -15,7 +15,7 @@ from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult, Q
 from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, StatusResult, status_of
 from distcommit.app.inspection.problems.problem_kind import Problem, Severity
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus
-from distcommit.app.job_file.job_file_names import job_files_in
+from distcommit.app.job_file.load_job_file import job_files_in
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
