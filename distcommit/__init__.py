@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from distcommit.core.watermark import Watermark
     from distcommit.core.work_units import DatasetPlan, WorkUnit
     from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-    from distcommit.sinks.base import commit_rule as ledgers
-    from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
+    from distcommit.sinks.base import idempotent_commit as ledgers
+    from distcommit.sinks.base.aggregated_committer import AggregatedCommitter
     from distcommit.sinks.base.committer_sink import CommitterSink
     from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
     from distcommit.sinks.databases.table_committer import RefusedError
@@ -138,9 +138,9 @@ _MODULES = {
     "core.watermark": "Watermark",
     "core.work_units": "DatasetPlan WorkUnit",
     "fs.local_disk.local_file_system": "LocalFileSystem",
-    "sinks.base.aggregated_commit": "AggregatedCommitter",
+    "sinks.base.aggregated_committer": "AggregatedCommitter",
     "sinks.base.committer_sink": "CommitterSink",
-    "sinks.base.commit_rule": "ledgers",
+    "sinks.base.idempotent_commit": "ledgers",
     "sinks.base.writer_sink": "RecordWriter WriterSink",
     "sinks.databases.table_committer": "RefusedError",
     "steps.step_registry": "register",

@@ -1,7 +1,7 @@
 """Avro: the decoder of records, container files, and the schemas of written files.
 
 Must not know sources, constructs or sinks. Limits on schemas are in `schemas.schema_size_limits`. Start reading at
-`datum_reader`, then `containers`.
+`datum_reader`, then `container_format`.
 """
 
 from typing import Any

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from distcommit.avro.datums import Datums, Fault, Integers, Skip, long_at
+from distcommit.avro.lockstep_decoding import Datums, Fault, Integers, Skip, long_at
 
 MIN_LANES = 64
 """Minimum number of datums for lockstep decoding. The items of fewer datums are first separated one at a time."""

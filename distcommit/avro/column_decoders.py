@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.avro.arrays_and_maps import read_items
-from distcommit.avro.datums import Datums, Fault, Skip
+from distcommit.avro.lockstep_decoding import Datums, Fault, Skip
 from distcommit.schemas.schema_size_limits import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000

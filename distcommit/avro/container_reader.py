@@ -9,10 +9,10 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from distcommit.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
+from distcommit.avro.container_format import MAX_BLOCK_BYTES, Header, read_blocks, read_header
 from distcommit.avro.datum_ends import skip_of
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums, Skip
+from distcommit.avro.lockstep_decoding import Datums, Skip
 from distcommit.schemas.schema_size_limits import (
     MAX_COLUMNS,
     MAX_NESTING,

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.avro.compression import AvroCodec, compress
-from distcommit.avro.containers import SYNC_BYTES, block_bytes, header_bytes
+from distcommit.avro.container_format import SYNC_BYTES, block_bytes, header_bytes
 from distcommit.avro.schemas_from_arrow import avro_schema, plain_schema, without_logical_types
 
 _BLOCK_BYTES = 256 << 10

@@ -1,14 +1,14 @@
-"""Functions that find the ends of consecutive datums. Container files store datums without lengths, but `datums` needs
-their offsets.
+"""Functions that find the ends of consecutive datums. Container files store datums without lengths, but
+`lockstep_decoding` needs their offsets.
 
-Only lengths, branches and item counts are decoded here, one datum at a time. `datums` decodes the values afterwards,
-and rejects each datum that does not end at its offset.
+Only lengths, branches and item counts are decoded here, one datum at a time. `lockstep_decoding` decodes the values
+afterwards, and rejects each datum that does not end at its offset.
 """
 
 from __future__ import annotations
 
 from distcommit.avro import column_decoders
-from distcommit.avro.datums import Buffer, Skip, long_at
+from distcommit.avro.lockstep_decoding import Buffer, Skip, long_at
 
 
 def skip_of(column: column_decoders.Column) -> Skip:

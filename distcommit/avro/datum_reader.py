@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.avro import AvroSchema, column_decoders
-from distcommit.avro.datums import REASONS, Datums, Fault
+from distcommit.avro.lockstep_decoding import REASONS, Datums, Fault
 from distcommit.avro.schema_resolution import Resolution
 from distcommit.schemas.schema_size_limits import (
     MAX_FIXED_BYTES,

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from distcommit.avro import AvroSchema, column_decoders
 from distcommit.avro.datum_ends import item_skip
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.schemas.schema_size_limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError
 
 _PRIMITIVES: dict[str, pa.DataType] = {

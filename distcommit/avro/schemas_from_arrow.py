@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from distcommit.avro import AvroSchema
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import replace_types
+from distcommit.schemas.storable_types import replace_types
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PLAIN: dict[pa.DataType, str] = {

@@ -7,7 +7,7 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.evolution import is_narrower
 from distcommit.schemas.evolution_policy import list_reasons
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 
 class SchemaCoercion:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import inner_fields
+from distcommit.schemas.storable_types import inner_fields
 
 
 def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator
 
 from distcommit.core.support.settings_model import SettingError
 from distcommit.schemas.schema_size_limits import MAX_DECLARED_LEVELS
-from distcommit.schemas.type_tables import replace_types
+from distcommit.schemas.storable_types import replace_types
 
 _SCALARS = {
     "string": pa.string(),

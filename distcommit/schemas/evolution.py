@@ -10,7 +10,7 @@ the same scale, or a finer unit of a timestamp. All other changes are rejected, 
 | Can snapshot readers join columns of both types? | `is_joinable` |
 | Does a schema have the columns that a job file declares? | `check_declared_columns.misfits`, with `is_narrower` |
 | Can messages of one registered schema be read as another? | `is_readable_as` |
-| Does a table have the columns of records, or of its data files? | `table_fields` |
+| Does a table have the columns of records, or of its data files? | `table_field_comparison` |
 | Must a table's column be widened for a type? | `needs_widening` |
 """
 
@@ -22,7 +22,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.schemas.type_tables import ALL_LISTS, plain_type, replace_types
+from distcommit.schemas.storable_types import ALL_LISTS, plain_type, replace_types
 
 _of = pa.types
 _UNITS = ("s", "ms", "us", "ns")

@@ -22,8 +22,15 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.plan_error import PlanError
-from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of, stored_in
 from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.staged_row_files import (
+    FrameSpool,
+    StagedFrame,
+    StagedFrames,
+    StagedPart,
+    end_of,
+    stored_in,
+)
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.job_failure_texts import failure_text
 from distcommit.stores.folders.staging import remove_attempts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed
-from distcommit.sinks.base import commit_rule
+from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts.killed_processes import commit_all, fork_server
 from distcommit.testing.contracts.sink_under_test import SinkUnderTest
@@ -30,7 +30,10 @@ class ReplayAfterMaintenance(SinkUnderTest):
         """The commit is killed before the tables' own commit, and after it."""
         whole = tmp_path / "whole"
         whole.mkdir()
-        places = [*self.committers_folders(whole), *map(os.path.dirname, (commit_rule.__file__, committer.__file__))]
+        places = [
+            *self.committers_folders(whole),
+            *map(os.path.dirname, (idempotent_commit.__file__, committer.__file__)),
+        ]
         with fork_server(self.preloaded) as processes:
             lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), self._to_kill(whole))
             was_committed = list[bool]()

@@ -28,7 +28,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.sinks.base import commit_rule
+from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
@@ -143,12 +143,12 @@ class InTwoTransactions(SqliteCommitter):
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         row = self._row(request)
-        if commit_rule.answered(row, request) is not None:
+        if idempotent_commit.answered(row, request) is not None:
             return super()._commit(request)
         with self._transaction():
             self._load(request)
         with self._transaction():
-            self._put(request, commit_rule.committed(row, request, ()))
+            self._put(request, idempotent_commit.committed(row, request, ()))
         return Committed()
 
 
@@ -161,11 +161,11 @@ class LooksTooEarly(SqliteCommitter):
         row = self._row(request)
         if threading.current_thread() is not threading.main_thread():
             self.meeting.wait(20)
-        if commit_rule.answered(row, request) is not None:
+        if idempotent_commit.answered(row, request) is not None:
             return super()._commit(request)
         with self._transaction():
             self._load(request)
-            self._put(request, commit_rule.committed(row, request, ()))
+            self._put(request, idempotent_commit.committed(row, request, ()))
         return Committed()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.inspection.read_log import read_log
+from distcommit.app.inspection.read_commit_log import read_log
 from tests.golden.job import store_at
 from tests.golden.jobs import JOBS
 from tests.golden.make import JOBS as GOLDEN_JOBS

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distcommit.avro.container_format import block_bytes, header_bytes
 from distcommit.avro.container_reader import read_batches
-from distcommit.avro.containers import block_bytes, header_bytes
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.json_schema_columns import columns_of

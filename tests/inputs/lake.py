@@ -19,7 +19,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_field import FieldPartition, split
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.sink import KafkaSink
-from distcommit.sinks.table_formats.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE
 from tests.inputs.case import Case
 from tests.unit.sinks.delta.delta_target import Target, ids
 

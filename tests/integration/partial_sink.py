@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
-from distcommit.sinks.base import commit_rule
+from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
 
@@ -100,13 +100,13 @@ class PartialCommitter(SqliteCommitter):
                 remaining = [info for info in infos if not info["is_done"]]
                 with self._transaction():
                     row = self._row(request)
-                    answer = commit_rule.answered(row, request)
+                    answer = idempotent_commit.answered(row, request)
                     if answer is not None:
                         return answer
                     is_new = [self._load_part(request, info) for info in remaining[: 1 if in_parts else None]]
                     if not in_parts or len(remaining) <= 1:
                         covered = covered_in(info for info in infos if info["covered"] is not None)
-                        self._put(request, commit_rule.committed(row, request, covered))
+                        self._put(request, idempotent_commit.committed(row, request, covered))
                         return Committed()
                 remaining[0]["is_done"] = True
                 if any(is_new):

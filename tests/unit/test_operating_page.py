@@ -12,7 +12,7 @@ from distcommit.app.inspection import recorded_runs as runs
 from distcommit.app.running import run_alerts
 from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.views.audit_view import audit_facts, audit_listings
-from distcommit.cli.views.view_parts import should_be_none
+from distcommit.cli.views.view_components import should_be_none
 from distcommit.core import errors
 
 OPERATE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "operate"

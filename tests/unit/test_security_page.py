@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.sections.job_sections import RunLimits
-from distcommit.avro import containers
+from distcommit.app.job_file.sections.folder_and_run_settings import RunLimits
+from distcommit.avro import container_format
 from distcommit.constructs.registry import registry_client, registry_converter
 from distcommit.pipeline.limits import watchdog
 from distcommit.schemas import schema_size_limits as limits
@@ -25,7 +25,7 @@ PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md")
         ("values that one Protobuf message expands to", f"{limits.MAX_RECORD_VALUES:,}"),
         ("schemas of one dataset", f"{limits.MAX_SCHEMAS:,}"),
         ("unknown schema ids of one work unit", f"{registry_converter.MAX_UNKNOWN}"),
-        ("the header of an Avro file; each block, also unpacked", f"{containers.MAX_BLOCK_BYTES >> 20} MiB"),
+        ("the header of an Avro file; each block, also unpacked", f"{container_format.MAX_BLOCK_BYTES >> 20} MiB"),
         ("`fixed` types of a schema together", f"{limits.MAX_FIXED_BYTES >> 10} KiB"),
         (
             "a converter, a row checker or the fork, for one batch or schema",

@@ -18,7 +18,7 @@ from distcommit.app.checks.check_result import CheckedPart, CheckFailedError, Ch
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow_description import FlowDescription, describe_flow
 from distcommit.app.checks.folder_check import check_folder
-from distcommit.app.checks.published_types import compare_published_types
+from distcommit.app.checks.published_type_check import compare_published_types
 from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import load_tree, parse_config

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
-from distcommit.app.job_file.sections.freshness_settings import FreshnessSettings
-from distcommit.app.job_file.sections.job_sections import (
+from distcommit.app.job_file.sections.folder_and_run_settings import (
     CommitSettings,
     LockSettings,
     PathSettings,
@@ -20,6 +19,7 @@ from distcommit.app.job_file.sections.job_sections import (
     RunLimits,
     TaskSettings,
 )
+from distcommit.app.job_file.sections.freshness_settings import FreshnessSettings
 from distcommit.app.job_file.sections.schedule_settings import ScheduleSettings
 from distcommit.app.job_file.sections.telemetry_settings import TelemetrySettings
 from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness

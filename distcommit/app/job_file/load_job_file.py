@@ -21,7 +21,7 @@ from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
-from distcommit.app.job_file.sections.job_sections import PathSettings
+from distcommit.app.job_file.sections.folder_and_run_settings import PathSettings
 from distcommit.app.job_file.yaml_without_duplicate_keys import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN, redact

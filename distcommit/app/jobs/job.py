@@ -22,14 +22,14 @@ from distcommit.app.admin.repair_problems import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.set_watermarks import set_watermark
-from distcommit.app.inspection.dry_runs.blocked_buckets import closed_buckets, open_for_operator
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
+from distcommit.app.inspection.dry_runs.run_preconditions import closed_buckets, open_for_operator
 from distcommit.app.job_file.load_job_file import is_job_file
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions, require_some
 from distcommit.app.migration.import_watermarks import ImportResult, import_watermarks
 from distcommit.app.migration.rebucket import RebucketResult, rebucket_job
-from distcommit.app.migration.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
+from distcommit.app.migration.take_over_watermarks import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting
@@ -82,7 +82,7 @@ class Job(StoredJob):
                 again, it commits the others.
             ConfigurationError, LockHeldError, FencedError: see `run`.
         """
-        from distcommit.app.running.micro_batch import commit_micro_batch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.commit_micro_batch import commit_micro_batch  # noqa: PLC0415 - what only looks needs no Spark
 
         commit_micro_batch(self._folders, batch, batch_id, username())
 

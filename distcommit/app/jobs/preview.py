@@ -13,7 +13,7 @@ import msgspec
 from distcommit.app.auditing.files.read_published_files import PublishedFile, read_published
 from distcommit.app.job_file.folder_locations import open_file_system, path_of
 from distcommit.app.job_file.job_config import JobConfig
-from distcommit.app.job_file.sections.job_sections import PathSettings
+from distcommit.app.job_file.sections.folder_and_run_settings import PathSettings
 from distcommit.app.jobs.job import Job
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from distcommit.app.auditing.audit import AuditResult
     from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
     from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
-    from distcommit.app.inspection.read_log import LogResult
+    from distcommit.app.inspection.read_commit_log import LogResult
     from distcommit.app.inspection.report_data.run_report import RunReport
     from distcommit.app.inspection.verify_store import VerifyResult
     from distcommit.app.migration.compare_outputs import CompareResult
@@ -171,8 +171,8 @@ class StoredJob:
         Raises:
             DistcommitError: the error with which the next run would end before its replay.
         """
-        from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.replay_plan import plan_replay  # noqa: PLC0415
+        from distcommit.app.inspection.dry_runs.run_preconditions import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
 
         store = open_runnable_store(self._folders)
         remaining = unrecoverable_buckets(store, _step_context(self.config, store))
@@ -188,7 +188,7 @@ class StoredJob:
         """Return the files that the next run would delete: orphaned, superseded and expired ones. Raises the errors of
         `replay_plan`.
         """
-        from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.dry_runs.run_preconditions import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps  # noqa: PLC0415
 
         store, retention = open_runnable_store(self._folders), self.config.retention
@@ -223,7 +223,7 @@ class StoredJob:
         """Return the records of the job log, or of a bucket's log, or those that concern a dataset. Raises
         ConfigurationError if there is no such bucket, or both are given.
         """
-        from distcommit.app.inspection.read_log import read_log  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.read_commit_log import read_log  # noqa: PLC0415 - few ask for it
 
         return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from distcommit.app.checks.job_check import check_before_run
-from distcommit.app.checks.published_types import changed_type_notes
+from distcommit.app.checks.published_type_check import changed_type_notes
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.running.recorded_environment import facts_of
 from distcommit.app.running.run_alerts import alerting
-from distcommit.app.running.run_facts import facts_of
 from distcommit.app.telemetry.configured_observers import observers
 from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.run import new_run_id

@@ -11,7 +11,8 @@ from distcommit.app.jobs.job import Job
 from distcommit.cli.command_decorators import FromFile, FromGroup, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.audit_view import audit_view
-from distcommit.cli.views.result_views import compare_view, log_view
+from distcommit.cli.views.log_view import log_view
+from distcommit.cli.views.migration_views import compare_view
 from distcommit.cli.views.verify_and_repair_view import verify_view
 from distcommit.core.errors import ConfigurationError
 

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from distcommit.app.checks.job_check import check_file
-from distcommit.app.checks.new_job import write_job_file
+from distcommit.app.checks.new_job_file import write_job_file
 from distcommit.cli.command_decorators import on_unread_job_file, without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import check_view, problems_view
-from distcommit.cli.views.view_parts import page
+from distcommit.cli.views.view_components import page
 from distcommit.cli.web.flow_svg import flow_svg
 
 

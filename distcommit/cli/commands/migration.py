@@ -12,7 +12,7 @@ from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
 from distcommit.cli.command_decorators import FromFile, FromGroup, on_job, without_job
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views.result_views import convert_view, import_view, rebucket_view, rebuild_view
+from distcommit.cli.views.migration_views import convert_view, import_view, rebucket_view, rebuild_view
 from distcommit.stores.state.job_store import MAX_BUCKETS
 
 

@@ -29,14 +29,11 @@ from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.cli.views.dry_run_views import replay_plan_view, sweep_view
 from distcommit.cli.views.expire_view import expiry_view
 from distcommit.cli.views.preview_view import run_or_preview_view
-from distcommit.cli.views.result_views import (
-    recover_view,
-    reprocess_view,
-)
-from distcommit.cli.views.run_view_parts import rejected_view
+from distcommit.cli.views.run_result_view import recover_view, reprocess_view
+from distcommit.cli.views.run_view_components import rejected_view
 from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_and_repair_view import repair_view
-from distcommit.cli.views.view_parts import page
+from distcommit.cli.views.view_components import page
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.system_clock import SystemClock

@@ -10,7 +10,7 @@ from rich.text import Text
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
-from distcommit.cli.views.view_parts import (
+from distcommit.cli.views.view_components import (
     LISTED,
     ExplainedTable,
     and_more,

@@ -10,7 +10,7 @@ from rich.text import Text
 from distcommit.app.checks.check_result import CheckProblem, CheckResult
 from distcommit.cli.views.dry_run_views import dry_run_view
 from distcommit.cli.views.flow_view import flow_view
-from distcommit.cli.views.view_parts import (
+from distcommit.cli.views.view_components import (
     Paragraph,
     bad_verdict,
     good_verdict,

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from distcommit.app.admin.compact import CompactResult
-from distcommit.cli.views.view_parts import LISTED, and_more, bad_verdict, good_verdict, listing, new_table, page
+from distcommit.cli.views.view_components import LISTED, and_more, bad_verdict, good_verdict, listing, new_table, page
 
 
 def compaction_view(result: CompactResult) -> RenderableType:

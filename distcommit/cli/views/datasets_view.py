@@ -12,7 +12,7 @@ from rich.text import Text
 from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult
 from distcommit.app.inspection.job_status import status_of
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
-from distcommit.cli.views.view_parts import (
+from distcommit.cli.views.view_components import (
     DATASET_STYLES,
     LISTED,
     ExplainedTable,

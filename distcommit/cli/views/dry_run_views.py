@@ -14,7 +14,7 @@ from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
 from distcommit.cli.views.flow_view import COLUMNS_SHOWN
-from distcommit.cli.views.view_parts import (
+from distcommit.cli.views.view_components import (
     DATASET_STYLES,
     LISTED,
     ExplainedTable,

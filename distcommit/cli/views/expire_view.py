@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from distcommit.app.admin.expire import ExpireResult
-from distcommit.cli.views.view_parts import (
+from distcommit.cli.views.view_components import (
     LISTED,
     and_more,
     bad_verdict,

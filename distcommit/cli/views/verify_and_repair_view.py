@@ -8,7 +8,7 @@ from rich.text import Text
 
 from distcommit.app.admin.repair_problems import RepairResult
 from distcommit.app.inspection.verify_store import VerifyResult
-from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdict, listing, new_table, page
+from distcommit.cli.views.view_components import bad_verdict, fact_table, good_verdict, listing, new_table, page
 
 
 def verify_view(result: VerifyResult) -> RenderableType:

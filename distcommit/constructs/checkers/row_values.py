@@ -15,7 +15,7 @@ from distcommit.constructs.expressions import literals
 from distcommit.constructs.expressions.comparable_columns import as_plain, check_comparable
 from distcommit.core.support.settings_model import SettingError, checks, rule
 from distcommit.schemas.known_columns import find_column
-from distcommit.schemas.type_tables import is_text, plain_type
+from distcommit.schemas.storable_types import is_text, plain_type
 
 _SHOWN = 10
 """Maximum number of values in a rejection reason."""

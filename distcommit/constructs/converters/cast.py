@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError
@@ -18,7 +18,7 @@ from distcommit.core.support.settings_model import SettingError, raise_all
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type
 from distcommit.schemas.known_columns import UNKNOWN, Columns, find_column, with_column_type
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""

@@ -10,13 +10,13 @@ from pydantic import field_validator
 
 from distcommit.constructs.converters.debezium_events import ENVELOPE, METADATA, events_of, read_events
 from distcommit.constructs.converters.inferring_converter import JsonFieldsConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_checks import check_distinct
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import UNKNOWN, Columns, check_unique_names, find_column
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 Metadata = Literal["op", "position", "ts_ms", "snapshot", "transaction"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
-from distcommit.constructs.json_decoding.inferred_json import InferredFields, columns_of_fields, json_reader
+from distcommit.constructs.json_decoding.column_inference import InferredFields, columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_reader import JsonRecords
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.settings_model import SettingError, SettingsModel, errors_of, rule

@@ -8,11 +8,11 @@ from typing import Literal
 import pyarrow as pa
 
 from distcommit.constructs.converters.inferring_converter import JsonFieldsConverter
-from distcommit.constructs.json_decoding.inferred_json import columns_of_fields
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 
 class JsonConverter(JsonFieldsConverter):

@@ -8,12 +8,12 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import Columns, find_column, with_column_type
-from distcommit.schemas.type_tables import is_bytes
+from distcommit.schemas.storable_types import is_bytes
 
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 

@@ -15,7 +15,7 @@ from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import Columns, find_column, with_column_type
-from distcommit.schemas.type_tables import is_string, is_text
+from distcommit.schemas.storable_types import is_string, is_text
 
 
 class _Masking(ConverterSettings):

@@ -13,7 +13,7 @@ from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
-from distcommit.schemas.type_tables import is_list
+from distcommit.schemas.storable_types import is_list
 
 
 class Flatten(ConverterSettings):

@@ -8,16 +8,16 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.calendar_times import display_text
 from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.infer_and_parse_text import TextForms
+from distcommit.constructs.text_type_inference import TextForms
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
 from distcommit.schemas.known_columns import Columns, find_column, with_column_type
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 _FILE, _ROW = "_file", "_row"
 """Columns of the source `files`: the file's name, and the number of records before this one."""

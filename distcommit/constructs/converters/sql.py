@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.bad_record_bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.constructs.expressions.duckdb_expressions import SqlExpressions
 from distcommit.core.interfaces.constructs import Converted

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.schemas.known_columns import find_column
-from distcommit.schemas.type_tables import plain_type
+from distcommit.schemas.storable_types import plain_type
 
 _NOT_COMPARED = (pa.types.is_nested, pa.types.is_null, pa.types.is_interval)
 

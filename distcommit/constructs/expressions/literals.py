@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from distcommit.constructs.expressions.comparable_columns import as_plain
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""

@@ -21,10 +21,10 @@ import pyarrow.json as pj
 
 from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.constructs.json_decoding.exact_values import exact_value, python_type
-from distcommit.constructs.json_decoding.unfit_values import located
+from distcommit.constructs.json_decoding.unfit_value_search import located
 from distcommit.core.support.decoding import json_decoder
 from distcommit.schemas.column_types import stored_type
-from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types
+from distcommit.schemas.storable_types import contains_type, inner_fields, replace_types
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')

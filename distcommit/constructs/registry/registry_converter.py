@@ -31,7 +31,7 @@ from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
 from distcommit.schemas.schema_size_limits import MOST_LEVELS, UnusableSchemaError, too_deep
-from distcommit.schemas.type_tables import is_bytes
+from distcommit.schemas.storable_types import is_bytes
 
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted Arrow schemas; its value is the id of the registered schema."""

@@ -47,7 +47,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         epoch: the newest committed epoch; 0 for none.
         base: the committed epoch before `epoch`, which becomes the newest after a rollback; 0 for none.
         revoked: the newest epoch that was rolled back, committed or not. It can never be committed again.
-        commit_id: the id of the commit of `epoch` (`sinks.base.commit_rule.commit_id`); empty if it is not known.
+        commit_id: the id of the commit of `epoch` (`sinks.base.idempotent_commit.commit_id`); empty if it is not known.
         covered: the input records of all committed rows, by incarnation and flow, the newest entry last.
     """
 

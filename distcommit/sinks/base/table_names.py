@@ -1,4 +1,8 @@
-"""Table names from dataset URNs. Different datasets have different names if the template contains `{dataset}`."""
+"""Table names from dataset URNs. Different datasets have different names if the template contains `{dataset}`.
+
+`database_table_name` keeps the URN's characters that the database accepts. `plain_table_name` uses only letters, digits
+and `_`, for table formats, whose tables are folders.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ def check_template(template: str) -> str:
     return template
 
 
-def table_name(
+def database_table_name(
     template: str,
     urn: str,
     *,
@@ -70,5 +74,6 @@ def plain_name(urn: str) -> str:
     return f"{safe}_{sha256(urn.encode()).hexdigest()[:12]}"
 
 
-def table_of(template: str, urn: str) -> str:
+def plain_table_name(template: str, urn: str) -> str:
+    """Return the name of a dataset's table: the template with the dataset's `plain_name`."""
     return template.replace(DATASET, plain_name(urn))

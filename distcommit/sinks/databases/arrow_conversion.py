@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, is_extension
+from distcommit.schemas.storable_types import ALL_LISTS, TypeTable, is_extension
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.formats.text_values import values_of
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.sinks.databases.newer_rows import ORDER_COLUMNS, Newer
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.tables import Table
-from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS, Newer
+from distcommit.sinks.databases.table_interface import Table
 
 DELETED_AT = "_distcommit_deleted_at"
 """Column of the table of deleted keys: the time of the commit, in seconds since 1970."""

@@ -19,11 +19,11 @@ from distcommit.core.support.decoding import converted
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.databases.arrow_conversion import refused_value
 from distcommit.sinks.databases.mirrored_changes import DELETED_AT, apply_changes, check_exact_keys, deleted_schema
+from distcommit.sinks.databases.newer_rows import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
+from distcommit.sinks.databases.table_interface import Table
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
-from distcommit.sinks.databases.tables import Table
-from distcommit.sinks.databases.upsert_order import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 """Columns of the ledger table, in the order that `as_row` expects."""

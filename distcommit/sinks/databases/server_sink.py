@@ -20,7 +20,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.target_connections import committing_by, needing_client
 from distcommit.sinks.databases.connection_pool import Address, Client, Lease, lease
-from distcommit.sinks.databases.prepared_rows import PreparedRows
+from distcommit.sinks.databases.prepared_row_writer import PreparedRows
 from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.protocol.paths.staging import rows_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.databases.upsert_order import with_positions
+from distcommit.sinks.databases.newer_rows import with_positions
 
 FILE_BYTES = 16 << 20
 """Size in bytes, before compression, at which a file is closed; about the memory of a writer or a committer."""

@@ -21,7 +21,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.base.commit_rule import allowed_again, answered, committed, of_another_ledger, taken_back
+from distcommit.sinks.base.idempotent_commit import allowed_again, answered, committed, of_another_ledger, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 
@@ -189,7 +189,7 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return the outcome of `commit_rule.answered`. If that is None, refuse a request whose rows were written for
+    """Return the outcome of `idempotent_commit.answered`. If that is None, refuse a request whose rows were written for
     another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome

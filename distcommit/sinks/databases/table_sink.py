@@ -22,9 +22,9 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
 from distcommit.sinks.databases.mirrored_changes import DELETED_AT, ChangeCheck, is_operation_type
+from distcommit.sinks.databases.newer_rows import ORDER_COLUMNS
 from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
-from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 
 _LOG_POSITION = "_position"
 """Column of the converter `debezium`."""

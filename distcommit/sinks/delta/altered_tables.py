@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from distcommit.schemas.table_fields import not_readable_from_files
+from distcommit.schemas.table_field_comparison import not_readable_from_files
 from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.delta.schemas import columns_of, inner_fields, plain_type, schema_id
 

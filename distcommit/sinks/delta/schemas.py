@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.evolution import wider_type
-from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
-from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
+from distcommit.schemas.storable_types import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
+from distcommit.schemas.table_field_comparison import InnerFields, TableField, missing_from_table
 from distcommit.sinks.table_formats.table_refusals import no_columns
 
 _TYPES = TypeTable(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from distcommit.core.support.settings_model import SettingError, checks
-from distcommit.sinks.base.table_names import table_of
+from distcommit.sinks.base.table_names import plain_table_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 from distcommit.sinks.table_formats.data_files import local_path
 
@@ -39,4 +39,4 @@ class DeltaSettings(DataFileSink):
         return value
 
     def table_of(self, dataset_urn: str) -> str:
-        return table_of(self.table, dataset_urn)
+        return plain_table_name(self.table, dataset_urn)

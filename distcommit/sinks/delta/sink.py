@@ -14,7 +14,7 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
-from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
+from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE, PartitionValues
 
 
 class DeltaSink(DeltaSettings):

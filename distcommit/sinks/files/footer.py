@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.avro.containers import read_header as read_avro_header
+from distcommit.avro.container_format import read_header as read_avro_header
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json

@@ -13,7 +13,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
-from distcommit.sinks.files.formats.parquet_dictionaries import leaves
+from distcommit.sinks.files.formats.parquet_dictionary_choice import leaves
 from distcommit.sinks.files.split_by_field import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.split_by_time import TimePartition, folder_end_ms
 

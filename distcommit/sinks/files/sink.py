@@ -41,7 +41,7 @@ from distcommit.protocol.paths.staging import staged_name, writing_name
 from distcommit.sinks.files.layout_settings import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.sinks.files.split_by_field import folder_names, split
-from distcommit.sinks.table_formats.partition_values import PartitionValues
+from distcommit.sinks.table_formats.partition_value_checker import PartitionValues
 from distcommit.steps.rename_step import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (

@@ -12,7 +12,7 @@ from pydantic import Field
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.settings_model import SettingsModel
 from distcommit.sinks.files.split_by_time import TimePartition, check_time_column, split_by_time
-from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
+from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE, PartitionValues
 
 _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
 """Characters that Hive escapes in folder names or Windows does not allow, and the leading dot of hidden folders."""

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType
 
-from distcommit.schemas.table_fields import not_readable_from_files
+from distcommit.schemas.table_field_comparison import not_readable_from_files
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, holds, inner_fields
 
 

@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.column_names import ColumnNames, check_fields
-from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
+from distcommit.schemas.table_field_comparison import InnerFields, TableField, missing_from_table
 from distcommit.sinks.table_formats.table_refusals import no_columns
 
 FORMAT_VERSION: Final = 2

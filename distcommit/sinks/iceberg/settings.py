@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, field_validator
 from distcommit.core.support.settings_model import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
-from distcommit.sinks.base.table_names import table_of
+from distcommit.sinks.base.table_names import plain_table_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 
 _TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
@@ -76,7 +76,7 @@ class IcebergSettings(DataFileSink):
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
-        return (*self.namespace.split("."), table_of(self.table, dataset_urn))
+        return (*self.namespace.split("."), plain_table_name(self.table, dataset_urn))
 
 
 def term_of(term: str) -> tuple[str, str]:

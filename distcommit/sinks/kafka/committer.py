@@ -27,7 +27,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.base.commit_rule import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.idempotent_commit import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.base.table_names import DATASET

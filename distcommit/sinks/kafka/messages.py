@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.schemas.column_names import check_fields
-from distcommit.schemas.type_tables import is_text
+from distcommit.schemas.storable_types import is_text
 from distcommit.sinks.base.file_names import messages_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.staged_rows import staged_batches

@@ -25,11 +25,11 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.ledger_table_committer import placeholders
+from distcommit.sinks.databases.newer_rows import OF
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.server_committer import ServerCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
-from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import table_writes
 from distcommit.sinks.mariadb.transactions import (
     TOO_NARROW,

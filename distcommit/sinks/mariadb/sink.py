@@ -13,7 +13,7 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.base.table_names import database_table_name
 from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.databases.server_sink import Driver, ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
@@ -55,7 +55,7 @@ class MariadbSink(ServerSink):
 
     def table_of(self, dataset_urn: str) -> str:
         """Return the dataset's table in lower case, because not all servers distinguish names by case."""
-        return table_name(
+        return database_table_name(
             self.table,
             dataset_urn,
             most_bytes=MOST_NAME_CHARACTERS,

@@ -12,6 +12,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from distcommit.sinks.databases.newer_rows import Newer
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     columns_to_empty,
@@ -22,7 +23,6 @@ from distcommit.sinks.databases.row_loading_committer import (
     with_tags,
 )
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execute
 

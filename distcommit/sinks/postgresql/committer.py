@@ -16,10 +16,10 @@ from psycopg.types.json import Jsonb
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.connection_pool import Lease
+from distcommit.sinks.databases.newer_rows import OF
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.server_committer import ServerCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
-from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import table_writes
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
 from distcommit.sinks.postgresql.transactions import outcome_of, transaction

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.base.table_names import database_table_name
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET
@@ -59,4 +59,4 @@ class PostgresqlSettings(ServerSink):
         return f"table {self.schema_name}.{self.table_of(dataset_urn)} of {server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, selected=(LEDGER, PROOFS))
+        return database_table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, selected=(LEDGER, PROOFS))

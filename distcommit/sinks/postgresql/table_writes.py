@@ -13,6 +13,7 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.core.errors import plain_text
+from distcommit.sinks.databases.newer_rows import Newer
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     columns_to_empty,
@@ -23,7 +24,6 @@ from distcommit.sinks.databases.row_loading_committer import (
     with_tags,
 )
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 
 logger = logging.getLogger(__name__)

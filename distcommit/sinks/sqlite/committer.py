@@ -13,10 +13,10 @@ import pyarrow as pa
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
+from distcommit.sinks.databases.newer_rows import OF
 from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_committer import LEDGER, Key
 from distcommit.sinks.databases.table_sink import TableSink
-from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.sqlite import table_writes
 from distcommit.sinks.sqlite.transactions import outcome_of, savepoint, transaction
 

@@ -17,7 +17,7 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.support.settings_model import SettingError, checks
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.base.table_names import database_table_name
 from distcommit.sinks.base.target_connections import committing_by
 from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, TableSink
@@ -67,7 +67,9 @@ class SqliteSink(TableSink):
     def table_of(self, dataset_urn: str) -> str:
         """Return the dataset's table in lower case, because SQLite ignores the case of names. A reserved name gets a
         `_` in front."""
-        plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,))
+        plain = database_table_name(
+            self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,)
+        )
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:

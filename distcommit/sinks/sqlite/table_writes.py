@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from distcommit.sinks.databases.newer_rows import Newer
 from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     columns_to_empty,
@@ -20,7 +21,6 @@ from distcommit.sinks.databases.row_loading_committer import (
     with_tags,
 )
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 
 

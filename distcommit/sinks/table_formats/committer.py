@@ -25,8 +25,8 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.base.commit_rule import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.error_collection import ErrorCollector
+from distcommit.sinks.base.idempotent_commit import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.table_formats.data_file_sink import DataFileSink

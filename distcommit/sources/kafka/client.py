@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from threading import Thread
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from distcommit.core.errors import ConfigurationError, SourceError, TransientErr
 from distcommit.core.redaction import is_public
 from distcommit.core.watermark import Position
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
-from distcommit.sources.kafka.topics import READER, PartitionLog, PartitionName, Start, TopicMetadata
+from distcommit.sources.kafka.topics import READER, PartitionName, PartitionOffsets, TopicMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -220,14 +221,14 @@ class KafkaQueries:
     def logs(
         self,
         names: Collection[PartitionName],
-        start: Start,
-        unseen: Collection[PartitionName],
+        start_time: datetime | None = None,
+        unseen: Collection[PartitionName] = (),
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
-    ) -> dict[PartitionName, PartitionLog | str]:
+    ) -> dict[PartitionName, PartitionOffsets | str]:
         """Return the offsets of each partition, or the brokers' error for it as text.
 
         Args:
-            start: where reading begins in the partitions of `unseen`.
+            start_time: the time whose offsets are requested for the partitions of `unseen`; None if it is not needed.
             unseen: partitions without a stored position.
             read_to: stored positions. If a partition ends at its position, its low offset is not requested. If it ends
                 before its position, its end beyond open transactions is requested, too.
@@ -238,17 +239,16 @@ class KafkaQueries:
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
         requests = [self._offsets([name for name in names if name not in at_end], OffsetSpec.earliest())]  # type: ignore[no-untyped-call]
-        if not isinstance(start, str):
-            requests.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
-        lows, begins = (self._answers(futures) for futures in (*requests, *([{}] if len(requests) < 2 else [])))
+        if start_time is not None:
+            requests.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start_time.timestamp() * 1000))))
+        lows, at_time = (self._answers(futures) for futures in (*requests, *([{}] if len(requests) < 2 else [])))
         lows |= at_end
-        logs: dict[PartitionName, PartitionLog | str] = {}
+        logs: dict[PartitionName, PartitionOffsets | str] = {}
         for name, low in lows.items():
-            high, begin = highs[name], begins.get(name, 0 if start == "earliest" else -1)
-            error = next((answer for answer in (low, high, begin) if isinstance(answer, str)), None)
-            if isinstance(low, int) and isinstance(high, int) and isinstance(begin, int):
-                high = max(low, high)
-                logs[name] = PartitionLog(low, high, high if begin < 0 else min(max(low, begin), high))
+            high, at_start = highs[name], at_time.get(name, -1)
+            error = next((answer for answer in (low, high, at_start) if isinstance(answer, str)), None)
+            if isinstance(low, int) and isinstance(high, int) and isinstance(at_start, int):
+                logs[name] = PartitionOffsets(low, max(low, high), at_start)
             else:
                 logs[name] = error or ""
         if logs and all(isinstance(log, str) for log in logs.values()):
@@ -256,13 +256,13 @@ class KafkaQueries:
         return logs | self._with_open_ends(logs, read_to)
 
     def _with_open_ends(
-        self, logs: Mapping[PartitionName, PartitionLog | str], read_to: Mapping[PartitionName, Position]
-    ) -> dict[PartitionName, PartitionLog | str]:
+        self, logs: Mapping[PartitionName, PartitionOffsets | str], read_to: Mapping[PartitionName, Position]
+    ) -> dict[PartitionName, PartitionOffsets | str]:
         """Request the end beyond open transactions of each partition that ends before its stored position."""
-        behind: dict[PartitionName, PartitionLog] = {}
+        behind: dict[PartitionName, PartitionOffsets] = {}
         for name, position in read_to.items():
             log = logs.get(name)
-            if isinstance(log, PartitionLog) and isinstance(position, int) and position > log.high:
+            if isinstance(log, PartitionOffsets) and isinstance(position, int) and position > log.high:
                 behind[name] = log
         answers = self._answers(self._offsets(behind, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED))  # type: ignore[no-untyped-call]
         return {

@@ -46,7 +46,7 @@ def dataset_lags(
 def _lags(
     connection: KafkaConnection, queries: KafkaQueries, chunk: list[KafkaDataset], states: Mapping[str, DatasetState]
 ) -> Iterator[Lag]:
-    logs = queries.logs([name for dataset in chunk for name in dataset.names()], "earliest", ())
+    logs = queries.logs([name for dataset in chunk for name in dataset.names()])
     behind: dict[str, int] = {}
     problems: dict[str, str] = {}
     first_unread: dict[PartitionName, int] = {}

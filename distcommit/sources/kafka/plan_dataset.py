@@ -1,4 +1,4 @@
-"""The plan of one Kafka dataset: ranges, work units, and records that were lost."""
+"""The plan of one Kafka dataset: first offsets, ranges, work units, and records that were lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.sources.kafka.topics import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
+from distcommit.sources.kafka.topics import (
+    MAX_BYTES,
+    KafkaDataset,
+    PartitionLog,
+    PartitionName,
+    PartitionOffsets,
+    Start,
+)
 from distcommit.sources.plan_error import PlanError
 
 Range = tuple[int, int, int]
@@ -37,6 +44,26 @@ class PlanRules(Protocol):
     @property
     def bytes_per_dataset(self) -> int:
         """Approximate maximum bytes of a dataset per run; 0 for no limit."""
+
+
+def planned_log(offsets: PartitionOffsets | str, start: Start) -> PartitionLog | str:
+    """Return the offsets of a partition with the one at which reading begins if the partition was never read. An error
+    is returned unchanged.
+
+    Args:
+        start: the source's `start`. At a time, reading begins at the first record that is not older; at the end if
+            there is none.
+    """
+    if isinstance(offsets, str):
+        return offsets
+    low, high, at_start_time, open_end = offsets
+    if start == "earliest":
+        begin = low
+    elif start == "latest" or at_start_time < 0:
+        begin = high
+    else:
+        begin = min(max(low, at_start_time), high)
+    return PartitionLog(low, high, begin, open_end)
 
 
 def plan_dataset(

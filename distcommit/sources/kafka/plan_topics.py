@@ -17,6 +17,7 @@ from distcommit.sources.kafka.plan_dataset import (
     expiry_error,
     limited_to_reread,
     plan_dataset,
+    planned_log,
     read_to,
     stored_positions,
     unreadable,
@@ -86,9 +87,10 @@ def _plan_chunk(
     ids: Mapping[str, str | UnknownTopicId] = {}
     if queries.knows_topic_ids:  # before the offsets: the extractor compares the id again after reading
         ids = topic_ids(source.connection(), queries.admin, {dataset.topic for dataset in chunk})
-    all_logs = queries.logs(names, source.start, unseen, read_to(chunk, states))
+    start_time = None if isinstance(source.start, str) else source.start
+    all_offsets = queries.logs(names, start_time, unseen, read_to(chunk, states))
     for dataset in chunk:
-        logs = {name[1]: all_logs[name] for name in dataset.names()}
+        logs = {name[1]: planned_log(all_offsets[name], source.start) for name in dataset.names()}
         state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
         retried_end = states.to_read_again(dataset.urn)
         try:

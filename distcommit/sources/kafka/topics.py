@@ -107,11 +107,28 @@ class TopicSelection:
         return matched and not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
 
-class PartitionLog(NamedTuple):
-    """Offsets of a partition.
+class PartitionOffsets(NamedTuple):
+    """Offsets of a partition, as the brokers report them.
 
     Attributes:
         low: the first offset. If the partition was read to its end, the low offset is not requested and equals `high`.
+        high: the offset after the last record to read, at least `low`.
+        at_start_time: the offset of the first record that is not older than a start time; -1 if there is none, or if it
+            was not requested.
+        open_end: as in `PartitionLog`.
+    """
+
+    low: int
+    high: int
+    at_start_time: int = -1
+    open_end: int = 0
+
+
+class PartitionLog(NamedTuple):
+    """Offsets of a partition, as its dataset is planned.
+
+    Attributes:
+        low: as in `PartitionOffsets`.
         high: the offset after the last record to read.
         begin: where reading begins if the partition was never read.
         open_end: the end beyond open transactions and beyond `high`; 0 if it was not requested because `high` is the

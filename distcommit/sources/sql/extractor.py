@@ -18,8 +18,9 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.sources.sql.columns import CONVERSION_ERRORS
 from distcommit.sources.sql.database_connections import Database
 from distcommit.sources.sql.query_columns import query_columns
+from distcommit.sources.sql.select_statements import FullTable, Table, full_table_of, table_of
+from distcommit.sources.sql.table_reflection import Reflected, reflect_columns
 from distcommit.sources.sql.table_selection import Tables
-from distcommit.sources.sql.tables import FullTable, Reflected, Table, full_table_of, reflect_columns, table_of
 from distcommit.sources.watermark_column import PARTITION, OrderedRows, position_of
 
 __all__ = ["SqlExtractor"]

@@ -28,8 +28,8 @@ from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.plan_snapshot import stored_position
+from distcommit.sources.sql.select_statements import Table
 from distcommit.sources.sql.table_selection import QUERY_SEPARATOR
-from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,

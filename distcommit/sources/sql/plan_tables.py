@@ -14,15 +14,16 @@ from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDa
 from distcommit.core.interfaces.source_table import Extract, with_extract
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.missing_datasets import require_listed
+from distcommit.sources.missing_dataset_check import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.plan_snapshot import plan_snapshot
 from distcommit.sources.sql.database_connections import Database
-from distcommit.sources.sql.missed_updates import missed_update_warnings
+from distcommit.sources.sql.missed_update_warnings import missed_update_warnings
 from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
+from distcommit.sources.sql.select_statements import full_table_of, table_of
+from distcommit.sources.sql.table_reflection import Reflected, reflect, reflect_table, table_names
 from distcommit.sources.sql.table_selection import Tables
-from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, reflect_table, table_names, table_of
 
 logger = logging.getLogger(__name__)
 

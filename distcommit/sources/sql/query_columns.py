@@ -12,8 +12,9 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from distcommit.core.errors import SourceError
+from distcommit.sources.sql.select_statements import source_of
+from distcommit.sources.sql.table_reflection import Reflected, types_may_be_unknown
 from distcommit.sources.sql.table_selection import TableRules
-from distcommit.sources.sql.tables import Reflected, source_of, types_may_be_unknown
 
 __all__ = ["query_columns"]
 

@@ -38,7 +38,7 @@ from distcommit.core.interfaces.sink import (
     StagingArea,
 )
 from distcommit.core.support.decoding import from_json
-from distcommit.sinks.base import commit_rule
+from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.offset_coverage import CoveringWriter, covered_in
 
@@ -110,7 +110,7 @@ class SqliteCommitter(SinkCommitter):
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         with self._transaction():
             for request in requests:
-                row = commit_rule.taken_back(self._row(request), request, covered_in(request.infos))
+                row = idempotent_commit.taken_back(self._row(request), request, covered_in(request.infos))
                 self._db.execute(
                     "DELETE FROM records WHERE (store, dataset, branch, epoch) = (?, ?, ?, ?)",
                     (*self._key(request), request.epoch),
@@ -120,7 +120,7 @@ class SqliteCommitter(SinkCommitter):
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         with self._transaction():
             for request in requests:
-                row = commit_rule.allowed_again(self._row(request), request)
+                row = idempotent_commit.allowed_again(self._row(request), request)
                 if row is not None:
                     self._put(request, row)
 
@@ -144,11 +144,11 @@ class SqliteCommitter(SinkCommitter):
         try:
             with self._transaction():
                 row = self._row(request)
-                answer = commit_rule.answered(row, request)
+                answer = idempotent_commit.answered(row, request)
                 if answer is not None:
                     return answer
                 self._load(request)
-                self._put(request, commit_rule.committed(row, request, covered_in(request.infos)))
+                self._put(request, idempotent_commit.committed(row, request, covered_in(request.infos)))
         except FileNotFoundError as error:
             return FailedForGood(f"staged rows are gone: {error.filename}")
         except sqlite3.OperationalError as error:  # locked for long, or the disk is full

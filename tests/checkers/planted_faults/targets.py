@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
 _LEDGERS = (
-    "tests/unit/sinks/base/test_commit_rule.py",
+    "tests/unit/sinks/base/test_idempotent_commit.py",
     "tests/contract/test_sqlite_sink.py",
     "tests/unit/sinks/sqlite/test_sqlite.py",
 )
@@ -18,21 +18,21 @@ TARGETS = (
         FaultClass.LATER_EPOCH,
         "base-is-forgotten",
         "the row of a later epoch does not say which epoch was there before, which taking it back forgets",
-        ("sinks.base.commit_rule", "committed", "row.epoch", "0"),
+        ("sinks.base.idempotent_commit", "committed", "row.epoch", "0"),
         tests=_LEDGERS,
     ),
     fault(
         FaultClass.LATER_EPOCH,
         "any-base-will-do",
         "a later epoch is committed whatever the target has of the dataset",
-        ("sinks.base.commit_rule", "answered", "not request.bases or epoch in request.bases", "True"),
+        ("sinks.base.idempotent_commit", "answered", "not request.bases or epoch in request.bases", "True"),
         tests=_LEDGERS,
     ),
     fault(
         FaultClass.LATER_EPOCH,
         "covered-by-the-newest-epoch-alone",
         "the row of a later epoch forgets what earlier ones have committed",
-        ("sinks.base.commit_rule", "committed", "added(*row.covered, *covered)", "added(*covered)"),
+        ("sinks.base.idempotent_commit", "committed", "added(*row.covered, *covered)", "added(*covered)"),
         tests=_LEDGERS,
     ),
     fault(
@@ -52,12 +52,12 @@ TARGETS = (
         "newer-row-counts-as-this-commit",
         "a row above the request is taken for the commit that is asked for",
         (
-            "sinks.base.commit_rule",
+            "sinks.base.idempotent_commit",
             "answered",
             "row is not None and (epoch > request.epoch or _is_another(row, request))",
             "row is not None and _is_another(row, request)",
         ),
-        ("sinks.base.commit_rule", "answered", "epoch == request.epoch", "epoch >= request.epoch > 0"),
+        ("sinks.base.idempotent_commit", "answered", "epoch == request.epoch", "epoch >= request.epoch > 0"),
         tests=_LEDGERS,
     ),
     fault(

@@ -23,9 +23,9 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
-from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
-from distcommit.sinks.base.commit_rule import allowed_again, answered, committed, taken_back
+from distcommit.sinks.base.aggregated_committer import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.idempotent_commit import allowed_again, answered, committed, taken_back
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

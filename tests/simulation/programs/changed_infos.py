@@ -28,6 +28,7 @@ from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.steps.changed_steps import MAX_BYTES
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -47,15 +48,18 @@ _RUNS = 4
 class PartsSink(CommitterSink):
     """Sink whose committer publishes one record for each call, and marks it in the infos that it returns.
 
-    `calls`: dataset, epoch and marks of each request that this process has received.
+    `calls`: dataset, epoch and marks of each request that this process has received. `extra`: added to each changed
+    info, for changes that cannot be recorded.
     """
 
     name: ClassVar[str] = "testing-parts"
+    key: ClassVar[str] = "value"
     fs: FileSystem
+    extra: Any = None
     calls: list[tuple[str, int, list[bool]]] = field(default_factory=list)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        return _PartsWriter()
+        return _PartsWriter(self.key)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         self.fs.make_folders(_PARTS)
@@ -64,13 +68,14 @@ class PartsSink(CommitterSink):
 
 @dataclass(slots=True)
 class _PartsWriter(SinkWriter):
+    key: str
     values: list[str] = field(default_factory=list)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         self.values += batch["value"].to_pylist()
 
     def prepare_commit(self) -> Prepared:
-        return Prepared([{"value": value, "is_done": False} for value in self.values])
+        return Prepared([{self.key: value, "is_done": False} for value in self.values])
 
     def abort(self) -> None:
         pass
@@ -92,22 +97,36 @@ class _PartsCommitter(SinkCommitter):
         infos: list[dict[str, Any]] = [dict(info) for info in request.infos]
         due = next((index for index, info in enumerate(infos) if not info["is_done"]), len(infos))
         if due < len(infos):
-            fs.put_if_absent(f"{base}-{due:04}", msgspec.json.encode(infos[due]["value"]))
+            fs.put_if_absent(f"{base}-{due:04}", msgspec.json.encode(infos[due][self.sink.key]))
             fs.sync([_PARTS], _PARTS)
             infos[due]["is_done"] = True
         if not all(info["is_done"] for info in infos):
-            return RetryLater("parts remain", infos)
+            return RetryLater("parts remain", [info | {"extra": self.sink.extra} for info in infos])
         fs.put_if_absent(f"{base}-whole", _WHOLE)
         fs.sync([_PARTS], _PARTS)
         return Committed()
 
 
-def run_in_parts(world: World, calls: PosixCalls, source: ModelSource) -> tuple[bool, str]:
+class UpgradedSink(PartsSink):
+    """The next version of the sink, whose infos have the key `text` in place of `value`."""
+
+    infos_version: ClassVar[int] = 2
+    key: ClassVar[str] = "text"
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        if version != 1:
+            raise ValueError(f"no infos of version {version} exist")
+        return {"text": info["value"], "is_done": info["is_done"]}
+
+
+def run_in_parts(
+    world: World, calls: PosixCalls, source: ModelSource, version: type[PartsSink] = PartsSink
+) -> tuple[bool, str]:
     """Run until everything is committed. Return whether it is, and a violation: a run that did not begin a commit with
     the infos that were durable."""
     succeeded = False
     for _ in range(_RUNS):
-        sink = PartsSink(SimulatedFileSystem(calls))
+        sink = version(SimulatedFileSystem(calls))
         durable = _durable_marks(world, calls, sink)
         succeeded = world.run(calls, source, sink=sink).succeeded
         first: dict[tuple[str, int], list[bool]] = {}
@@ -148,17 +167,25 @@ def _lived(world: World) -> SimulatedPosix:
     return machine
 
 
-def _run(world: World, machine: SimulatedPosix) -> None:
+def _run(world: World, extra: Any, machine: SimulatedPosix) -> None:
     for _ in range(2):
-        world.run(machine, _MORE, sink=PartsSink(SimulatedFileSystem(machine)))
+        world.run(machine, _MORE, sink=PartsSink(SimulatedFileSystem(machine), extra))
 
 
-def _run_again(world: World, machine: SimulatedPosix) -> str:
-    succeeded, violation = run_in_parts(world, machine, _MORE)
+def _run_again(world: World, version: type[PartsSink], machine: SimulatedPosix) -> str:
+    succeeded, violation = run_in_parts(world, machine, _MORE, version)
     return violation or parts_violation(machine, _MORE, world) or ("" if succeeded else "it does not succeed")
 
 
-CHANGED_INFOS = tuple(
-    Program(f"changed-infos{name}", partial(_lived, world), partial(_run, world), partial(_run_again, world))
-    for name, world in (("", World(buckets=2, max_attempts=9)), ("-held", World(job_level=True, max_attempts=9)))
+def _program(name: str, world: World, extra: Any = None, version: type[PartsSink] = PartsSink) -> Program:
+    return Program(name, partial(_lived, world), partial(_run, world, extra), partial(_run_again, world, version))
+
+
+_PLAIN, _NOT_PLAIN = World(buckets=2, max_attempts=9), {1: "a key that is not text"}
+CHANGED_INFOS = (
+    _program("changed-infos", _PLAIN),
+    _program("changed-infos-held", World(job_level=True, max_attempts=9)),
+    _program("changed-infos-not-plain", _PLAIN, _NOT_PLAIN),
+    _program("changed-infos-too-large", _PLAIN, "x" * (MAX_BYTES + 1)),
+    _program("changed-infos-upgraded", _PLAIN, _NOT_PLAIN, UpgradedSink),
 )

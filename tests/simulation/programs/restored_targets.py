@@ -27,8 +27,8 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
-from distcommit.sinks.base.commit_rule import answered, committed
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.idempotent_commit import answered, committed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, files_below, new_machine, replace_files
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distcommit.avro.container_format import MAX_BLOCK_BYTES, block_bytes, header_bytes
 from distcommit.avro.container_reader import read_batches
-from distcommit.avro.containers import MAX_BLOCK_BYTES, block_bytes, header_bytes
 from distcommit.schemas.schema_size_limits import MAX_NESTING, MAX_SCHEMA_BYTES
 from tests.unit.avro.test_avro_datums import as_arrow, bodies, by_fastavro, schemas, without_repeated_keys
 

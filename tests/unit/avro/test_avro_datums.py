@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from distcommit.avro import arrays_and_maps
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.schemas.evolution import nullable as nullable_columns
 from distcommit.schemas.schema_size_limits import UnusableSchemaError
 

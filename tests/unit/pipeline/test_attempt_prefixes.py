@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from distcommit.constructs.checkers.counts import RowCount
+from distcommit.constructs.checkers.record_counts import RowCount
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea

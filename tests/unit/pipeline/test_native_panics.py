@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.bisection import convert_or_bisect
+from distcommit.constructs.bad_record_bisection import convert_or_bisect
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
-from distcommit.constructs.checkers.counts import RowCount
+from distcommit.constructs.checkers.record_counts import RowCount
 from distcommit.constructs.forks.by_condition import FirstMatch
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.work_unit_settings import SETTINGS, with_settings

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
 from distcommit.sinks.databases.ledger_table_committer import LedgerTableCommitter
-from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
+from distcommit.sinks.databases.newer_rows import ORDER_COLUMNS
 from tests.unit.sinks.databases.commit_steps import refused
 from tests.unit.sinks.databases.table_sink_cases import TableTarget
 

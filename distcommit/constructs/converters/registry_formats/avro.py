@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed

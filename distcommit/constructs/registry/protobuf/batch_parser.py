@@ -25,7 +25,7 @@ from distcommit.constructs.registry.protobuf.message_parser import (
     is_google_type,
     message_types,
 )
-from distcommit.constructs.registry.protobuf.ranges import Ranges
+from distcommit.constructs.registry.protobuf.range_checks import Ranges
 from distcommit.schemas.schema_size_limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32

@@ -10,11 +10,11 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
-from distcommit.constructs.bisection import convert_or_bisect
+from distcommit.constructs.bad_record_bisection import convert_or_bisect
 from distcommit.constructs.registry.protobuf.batch_parser import BatchParser
 from distcommit.constructs.registry.protobuf.descriptor_files import file_of
 from distcommit.constructs.registry.protobuf.message_columns import Columns
-from distcommit.constructs.registry.protobuf.pinned_types import PinnedType
+from distcommit.constructs.registry.protobuf.pinned_type_check import PinnedTypeCheck
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded
 from distcommit.constructs.registry.wire_format import Framed
@@ -73,7 +73,7 @@ class ProtobufDecoder:
                 message, pinned_schema = message_at(self._file, indexes), None
                 if self._reader is not None:
                     reader = message_at(self._reader, indexes)
-                    pinned_schema = PinnedType(message, reader)
+                    pinned_schema = PinnedTypeCheck(message, reader)
                     message = reader
                 columns = Columns(message)
                 self._handlers[indexes] = _Reader(columns, BatchParser(message, columns.widths, pinned_schema))

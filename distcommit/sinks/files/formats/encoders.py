@@ -21,7 +21,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import StagedWriter
 from distcommit.sinks.files.formats.orc_container import check_columns as check_orc_columns
 from distcommit.sinks.files.formats.orc_container import write_table as orc_bytes
-from distcommit.sinks.files.formats.parquet_dictionaries import leaves, rarely_repeating_columns
+from distcommit.sinks.files.formats.parquet_dictionary_choice import leaves, rarely_repeating_columns
 from distcommit.sinks.files.formats.text_files import TextCodec, TextFormat, text_of
 from distcommit.sinks.files.formats.text_files import tail as text_tail
 from distcommit.sinks.files.formats.text_values import check_columns

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import (
+from distcommit.schemas.storable_types import (
     TypeTable,
     UnstorableTypeError,
     contains_type,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.type_tables import OFFSET_LISTS, TypeTable, UnstorableTypeError, is_bytes, is_text
+from distcommit.schemas.storable_types import OFFSET_LISTS, TypeTable, UnstorableTypeError, is_bytes, is_text
 
 _DAY_S = 86_400
 _FIRST_S = -62_135_596_800  # 0001-01-01

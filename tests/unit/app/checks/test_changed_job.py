@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.checks import published_types
+from distcommit.app.checks import published_type_check
 from distcommit.app.job_file.secrets import without_secrets
 from distcommit.cli.main import app
 from distcommit.core.records.run_counts import RunCounts
@@ -111,7 +111,7 @@ def test_comparison_of_types_stops_in_time_and_names_the_number_of_compared_data
     shown = checked(path)
     assert "published types passed 5 datasets compared" in shown
     assert " and 2 more; 5 datasets compared): readers can't join both" in shown
-    monkeypatch.setattr(published_types, "_MOST_SECONDS", 0)
+    monkeypatch.setattr(published_type_check, "_MOST_SECONDS", 0)
     assert "; only the first 1 dataset compared): readers can't join both" in checked(path)
 
 
@@ -127,7 +127,7 @@ def recorded(path: Path, epoch: int, outcome: RunOutcome, command: str = "run") 
 
 def noted(path: Path, command: str = "run") -> list[str]:
     folders = Job.from_file(path)._folders
-    return [note.text for note in published_types.changed_type_notes(folders, folders.opened(), command)]
+    return [note.text for note in published_type_check.changed_type_notes(folders, folders.opened(), command)]
 
 
 def test_runs_note_changed_types_until_a_run_with_the_settings_has_returned(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.job_file.secrets import without_secrets
 from distcommit.app.jobs.job import Job
-from distcommit.app.running.run_facts import facts_of
+from distcommit.app.running.recorded_environment import facts_of
 
 SECRET = "hunter2-S3cr3t"
 TREE = {

@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.app.migration.import_watermarks import import_watermarks
-from distcommit.app.migration.take_over import _add_partitions
+from distcommit.app.migration.take_over_watermarks import _add_partitions
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark

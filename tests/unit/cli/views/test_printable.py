@@ -34,7 +34,7 @@ from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views import result_views
+from distcommit.cli.views import demo_view, migration_views, run_result_view
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.dry_run_views import release_plan_view, replay_plan_view, sweep_view
@@ -49,8 +49,8 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
 CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 VIEWS: dict[type, list[Callable[[Any], Any]]] = {
-    RunResult: [result_views.run_view],
-    RecoverResult: [result_views.recover_view],
+    RunResult: [run_result_view.run_view],
+    RecoverResult: [run_result_view.recover_view],
     StatusResult: [status_view],
     DatasetsResult: [datasets_view],
     StepsResult: [steps_view],
@@ -62,10 +62,10 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     VerifyResult: [verify_view],
     SweepResult: [sweep_view],
     AuditResult: [audit_view],
-    ImportResult: [result_views.import_view],
-    CompareResult: [result_views.compare_view],
-    RebuildResult: [result_views.rebuild_view],
-    DemoResult: [result_views.demo_view],
+    ImportResult: [migration_views.import_view],
+    CompareResult: [migration_views.compare_view],
+    RebuildResult: [migration_views.rebuild_view],
+    DemoResult: [demo_view.demo_view],
 }
 
 
@@ -190,5 +190,5 @@ def test_names_in_other_scripts_are_printed_unchanged() -> None:
 def test_run_view_shows_skipped_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tuple(Reason(f"__{number}", "passed over", "internal") for number in range(4))
     result = RunResult("r", 1, True, True, {}, RunCounts(), [], notes=Reasons(notes, 2))
-    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, result_views.run_view))
+    text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, run_result_view.run_view))
     assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(text_printed.split())

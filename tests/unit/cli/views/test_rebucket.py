@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from distcommit.app.migration.rebucket import RebucketResult
-from distcommit.cli.views.result_views import rebucket_view
+from distcommit.cli.views.migration_views import rebucket_view
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -18,11 +18,11 @@ from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, 
 from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.dry_run_views import replay_plan_view
-from distcommit.cli.views.result_views import compare_view
-from distcommit.cli.views.run_view_parts import flow_table
+from distcommit.cli.views.migration_views import compare_view
+from distcommit.cli.views.run_view_components import flow_table
 from distcommit.cli.views.runs_view import recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
-from distcommit.cli.views.view_parts import ExplainedTable
+from distcommit.cli.views.view_components import ExplainedTable
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import ConstructCounts

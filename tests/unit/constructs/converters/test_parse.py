@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.constructs.converters.parse import Parse
-from distcommit.constructs.infer_and_parse_text import TextForms
+from distcommit.constructs.text_type_inference import TextForms
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type

@@ -16,7 +16,7 @@ from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import CorruptError, RecordError
 from distcommit.schemas.known_columns import Columns
 from distcommit.testing.fakes.convert_batch import convert_batch, unit_of
-from tests.unit.constructs.json_decoding.test_inferred_json import SharedSchemas
+from tests.unit.constructs.json_decoding.test_column_inference import SharedSchemas
 
 FIRST = {"id": pa.int32(), "name": pa.string()}
 WIDER = {"id": pa.int64(), "name": pa.string(), "new": pa.bool_()}

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from distcommit.avro.datum_reader import AvroReader, parse
-from distcommit.avro.datums import Datums
+from distcommit.avro.lockstep_decoding import Datums
 from distcommit.constructs.registry.registry_client import Registry, RegistrySettings, UnknownSchemaError
 from distcommit.core.errors import TransientError
 from tests.unit.avro.test_avro_datums import datum, record

@@ -31,7 +31,7 @@ from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.task_flow import Branch, TaskFlow
 from distcommit.protocol import next_log_record
-from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
+from distcommit.sinks.base.aggregated_committer import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps import changed_steps
 from distcommit.steps.changed_steps import MAX_BYTES

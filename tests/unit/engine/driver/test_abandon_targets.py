@@ -26,7 +26,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import Abilities, Sink
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.pipeline.task_flow import Branch, TaskFlow
-from distcommit.sinks.base import commit_rule
+from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -82,7 +82,7 @@ class LedgerCommitter(SinkCommitter):
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self.sink.before()
         for request in requests:
-            row = commit_rule.taken_back(self.sink.row, request, ())
+            row = idempotent_commit.taken_back(self.sink.row, request, ())
             if self.sink.ledger.get(("a", request.epoch)):
                 if self.sink.compacted:
                     raise ConflictError("what is committed stays", dataset="a")
@@ -92,14 +92,14 @@ class LedgerCommitter(SinkCommitter):
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         self.sink.before()
         for request in requests:
-            self.sink.row = commit_rule.allowed_again(self.sink.row, request)
+            self.sink.row = idempotent_commit.allowed_again(self.sink.row, request)
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         if self.sink.down:
             return RetryLater("not now")
-        outcome = commit_rule.answered(self.sink.row, request)
+        outcome = idempotent_commit.answered(self.sink.row, request)
         if outcome is None:
-            self.sink.row = commit_rule.committed(self.sink.row, request, ())
+            self.sink.row = idempotent_commit.committed(self.sink.row, request, ())
             self.sink.ledger["a", request.epoch] = request.infos
         return outcome or Committed()
 

@@ -24,7 +24,7 @@ from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stor
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.files.read_published_files import PublishedFile
 from distcommit.app.auditing.offsets.joined_branches import Branches
-from distcommit.app.checks import published_types
+from distcommit.app.checks import published_type_check
 from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.cli.views.compaction_view import compaction_view
 from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
@@ -259,7 +259,7 @@ def test_files_with_other_metadata_of_a_column_are_not_merged(place: Files) -> N
     assert result.succeeded, result.reasons
     units = [pq.read_schema(path).field("offset").metadata for path in map(Path, sorted(place.read("a").files()))]
     assert units == [{b"unit": b"euros"}, {b"unit": b"cents"}]
-    newest = published_types._newest_file(place.fs, f"{place.roots.output}/a")
+    newest = published_type_check._newest_file(place.fs, f"{place.roots.output}/a")
     assert pq.read_schema(newest).field("offset").metadata == {b"unit": b"euros"}, "merged files are as old as theirs"
     assert place.audit().exact
 

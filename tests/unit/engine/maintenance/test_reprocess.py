@@ -12,7 +12,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.migration.compare_outputs import compare_outputs
-from distcommit.constructs.checkers.counts import FractionRejected
+from distcommit.constructs.checkers.record_counts import FractionRejected
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.committer import (
     FailedForGood,
     HeldBack,
 )
-from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
+from distcommit.sinks.base.aggregated_committer import AggregatedCommitter
 from distcommit.sinks.databases.table_committer import RefusedError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.sinks.databases.upsert_order import PART, POSITION, oldest_first
+from distcommit.sinks.databases.newer_rows import PART, POSITION, oldest_first
 from distcommit.sources.files.settings import FilesSource
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.rest.settings import RestSource

@@ -22,7 +22,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.table_formats.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE
 from tests.unit.sinks.files.attempts import DAY_MS, FORMATS, LEAST, RUN_NUMBERS, URN, files_in
 
 FS = LocalFileSystem()

@@ -14,7 +14,7 @@ from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_field import split
 from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
-from distcommit.sinks.table_formats.partition_values import NO_VALUE
+from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE
 from tests.unit.sinks.iceberg.iceberg_target import Target, ids
 
 LONG = "x" * 300

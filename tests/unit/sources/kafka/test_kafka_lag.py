@@ -11,7 +11,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.sources.kafka import lag as kafka_lag
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
-from distcommit.sources.kafka.topics import KafkaDataset, PartitionLog, PartitionName
+from distcommit.sources.kafka.topics import KafkaDataset, PartitionName, PartitionOffsets
 
 STATES = {"t": DatasetState("t", watermark=Watermark({"0": 5, "1": 5, "2": 9}))}
 
@@ -19,8 +19,8 @@ STATES = {"t": DatasetState("t", watermark=Watermark({"0": 5, "1": 5, "2": 9}))}
 class Logs:
     """Three partitions with 9 records each."""
 
-    def logs(self, names: list[PartitionName], *_: object) -> dict[PartitionName, PartitionLog]:
-        return dict.fromkeys(names, PartitionLog(0, 9, 0))
+    def logs(self, names: list[PartitionName], *_: object) -> dict[PartitionName, PartitionOffsets]:
+        return dict.fromkeys(names, PartitionOffsets(0, 9))
 
 
 @pytest.mark.parametrize(("arrived", "late"), [((0, 1), ""), ((0,), "partitions 1: "), ((), "partitions 0, 1: ")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -25,9 +26,16 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.pipeline import task_attempt
 from distcommit.sources.kafka.client import KafkaQueries
-from distcommit.sources.kafka.plan_dataset import fair_shares, limited_to_reread, pack, plan_dataset
+from distcommit.sources.kafka.plan_dataset import fair_shares, limited_to_reread, pack, plan_dataset, planned_log
 from distcommit.sources.kafka.settings import KafkaSource
-from distcommit.sources.kafka.topics import MAX_BYTES, PartitionLog, TopicMetadata, TopicSelection
+from distcommit.sources.kafka.topics import (
+    MAX_BYTES,
+    PartitionLog,
+    PartitionOffsets,
+    Start,
+    TopicMetadata,
+    TopicSelection,
+)
 from distcommit.sources.plan_error import PlanError
 from tests.unit.sources.retried_ranges import ReadingAgain
 
@@ -120,6 +128,23 @@ def test_empty_topic_is_planned_once_and_then_skipped(broker: MockBroker) -> Non
     kafka = source(broker.bootstrap_servers, topics=["empty"])
     assert ranges(plan_of(plans(kafka)["empty"])) == [{"0": (0, 0), "1": (0, 0)}]
     assert plans(kafka, read_to("empty", p0=0, p1=0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("start", "at_start_time", "begin"),
+    [
+        ("earliest", -1, 10),
+        ("latest", -1, 20),
+        (datetime(2020, 1, 1, tzinfo=UTC), 15, 15),
+        (datetime(2020, 1, 1, tzinfo=UTC), -1, 20),
+        (datetime(2020, 1, 1, tzinfo=UTC), 3, 10),  # deleted since it was requested
+        (datetime(2020, 1, 1, tzinfo=UTC), 25, 20),  # written after the end was requested
+    ],
+)
+def test_partition_never_read_begins_at_start_within_its_offsets(start: Start, at_start_time: int, begin: int) -> None:
+    planned = planned_log(PartitionOffsets(10, 20, at_start_time, 30), start)
+    assert planned == PartitionLog(10, 20, begin, 30)
+    assert planned_log("no leader", start) == "no leader"
 
 
 @pytest.mark.parametrize("start", ["latest", "2020-01-01T00:00:00+02:00"])

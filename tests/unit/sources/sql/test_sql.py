@@ -545,7 +545,7 @@ def test_after_each_run_exactly_the_rows_below_the_watermark_were_read(
 
 
 def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distcommit.sources.sql.tables import Table
+    from distcommit.sources.sql.select_statements import Table
 
     make(file, TIES)
     insert(file, "t", *((number, "") for number in (3, 1, 2, 9)))

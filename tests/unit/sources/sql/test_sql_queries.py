@@ -23,8 +23,8 @@ from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.run import run
 from distcommit.protocol.seal_decision import RetryPolicy
 from distcommit.sources.sql.query_checks import Query
+from distcommit.sources.sql.select_statements import Table
 from distcommit.sources.sql.settings import SqlSource
-from distcommit.sources.sql.tables import Table
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import NOTHING, OUTPUT, Machine, launch
 from tests.unit.sources.sql.sql_tables import Reader, database, planned, source

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.schemas.type_tables import (
+from distcommit.schemas.storable_types import (
     ALL_LISTS,
     TypeTable,
     UnstorableTypeError,

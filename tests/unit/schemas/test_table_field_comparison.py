@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table, not_readable_from_files
+from distcommit.schemas.table_field_comparison import (
+    InnerFields,
+    TableField,
+    missing_from_table,
+    not_readable_from_files,
+)
 
 Kind = Any
 """A name; or the kind of a nested type, followed by its fields."""

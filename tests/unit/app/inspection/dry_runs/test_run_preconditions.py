@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.inspection.dry_runs.blocked_buckets import require_runnable, unrecoverable_buckets
 from distcommit.app.inspection.dry_runs.replay_plan import Replay, plan_replay
+from distcommit.app.inspection.dry_runs.run_preconditions import require_runnable, unrecoverable_buckets
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError

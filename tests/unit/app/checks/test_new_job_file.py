@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.checks.job_check import check_file
-from distcommit.app.checks.new_job import write_job_file
+from distcommit.app.checks.new_job_file import write_job_file
 from distcommit.app.job_file.built_in_types import types_of
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError

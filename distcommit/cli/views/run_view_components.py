@@ -11,7 +11,7 @@ from rich.text import Text
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.inspection.rejected_records import RejectedRecords
-from distcommit.cli.views.view_parts import ExplainedTable
+from distcommit.cli.views.view_components import ExplainedTable
 from distcommit.core.records.deferred_records import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts
 from distcommit.core.records.run_outcome import RunOutcome

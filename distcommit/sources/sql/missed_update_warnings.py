@@ -9,8 +9,8 @@ from sqlalchemy import types
 
 from distcommit.core.interfaces.source_table import TableType
 from distcommit.sources.sql.columns import kind_of
+from distcommit.sources.sql.table_reflection import Reflected
 from distcommit.sources.sql.table_selection import Tables
-from distcommit.sources.sql.tables import Reflected
 from distcommit.sources.watermark_column import Kind
 
 _OF_CHANGES = re.compile(r"updat|modif|chang", re.IGNORECASE)

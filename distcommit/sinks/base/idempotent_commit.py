@@ -1,4 +1,6 @@
-"""The commit rule of every ledger: a commit is a compare-and-set from an epoch that the store knows.
+"""The commit rule of every ledger: decide by its row whether a request is already committed, may be, or is refused.
+
+A commit is a compare-and-set from an epoch that the store knows.
 
 A request names its bases: the epochs that the target may have for the dataset before the commit. A row with any other
 epoch shows that the target or the store was restored from a copy, or recreated.

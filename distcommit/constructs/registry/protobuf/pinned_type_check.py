@@ -1,4 +1,4 @@
-"""Comparison of Protobuf messages with their values as the type of the pinned schema."""
+"""The check that no number of a Protobuf message changes if it is read as the type of the pinned schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _kind(field: FieldDescriptor) -> int:
     return next((-number for number, kinds in enumerate(_KINDS, 1) if field.type in kinds), int(field.type))
 
 
-class PinnedType:
+class PinnedTypeCheck:
     """Check that messages of one type have the same values if they are read as another type.
 
     Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.

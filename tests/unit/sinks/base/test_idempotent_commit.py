@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
-from distcommit.sinks.base.commit_rule import answered, commit_id, committed, taken_back
+from distcommit.sinks.base.idempotent_commit import answered, commit_id, committed, taken_back
 
 
 def request_of(epoch: int, *bases: int) -> CommitRequest:

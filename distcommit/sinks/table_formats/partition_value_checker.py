@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.interfaces.constructs import RowChecker
-from distcommit.schemas.type_tables import is_string
+from distcommit.schemas.storable_types import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder name of a null partition value. Readers take a text of this content for null."""

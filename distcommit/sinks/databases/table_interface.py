@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from distcommit.sinks.databases.upsert_order import Newer
+from distcommit.sinks.databases.newer_rows import Newer
 
 
 class Table(Protocol):
