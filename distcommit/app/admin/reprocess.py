@@ -74,8 +74,8 @@ def _require_exactly_once(folders: JobFolders) -> None:
             id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="commit.delivery: exactly_once",
-            found="at_least_once: nothing is written ahead, so that files would count as retired while those that take"
-            " their place are not all there",
+            found="at_least_once: nothing is written ahead, so that files would count as superseded while those that"
+            " take their place are not all there",
             todo="set commit.delivery to exactly_once for this command, or for good",
         )
 

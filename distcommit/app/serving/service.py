@@ -325,8 +325,8 @@ class Service:
         passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
         next_try = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
         text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{next_try}"
-        told_already = run.outcome is Outcome.HELD and run.name in self._held
-        if not told_already and run.outcome is not Outcome.PAUSED:  # which the next check reports
+        is_reported = run.outcome is Outcome.HELD and run.name in self._held
+        if not is_reported and run.outcome is not Outcome.PAUSED:  # which the next check reports
             self._report(run.name, run.outcome.value, text, run.epoch)
         self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
         self._let_leave(run.name)

@@ -118,7 +118,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
         super().__init__(source.flow, unit)
         self._source = source
-        self._retired, self._footers, self._bytes = list[SupersededFile](), list[Footer](), 0
+        self._superseded, self._footers, self._bytes = list[SupersededFile](), list[Footer](), 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         reprocessed, fs = ReprocessedFiles.of(self.unit), self._source.fs
@@ -142,7 +142,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
                 )
             self._bytes += status.size_bytes
             self._footers.append(footer)
-            self._retired.append(SupersededFile(below, status.size_bytes, f"{checksum:016x}", records))
+            self._superseded.append(SupersededFile(below, status.size_bytes, f"{checksum:016x}", records))
 
     def bytes_read(self) -> int:
         return self._bytes
@@ -166,12 +166,12 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
 
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
         reprocessed = ReprocessedFiles.of(self.unit)
-        if reprocessed is None or not self._retired:
+        if reprocessed is None or not self._superseded:
             return None
         return msgspec.structs.replace(
-            build_tombstone(identity, "append", reprocessed.base, (), self._retired, ()),
+            build_tombstone(identity, "append", reprocessed.base, (), self._superseded, ()),
             branch=reprocessed.branch,
-            records_reprocessed=sum(file.records for file in self._retired),
+            records_reprocessed=sum(file.records for file in self._superseded),
             records_written=sum(result.records_written for result in results),
             records_rejected=sum(result.records_rejected for result in results),
         )
