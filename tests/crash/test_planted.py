@@ -29,6 +29,8 @@ from tests.checkers.planting import Edit, plant, touch
 from tests.checkers.reach import Played, Reached
 from tests.simulation.explore import program_violation
 from tests.simulation.programs.compact import COMPACT
+from tests.simulation.programs.parts import Program
+from tests.simulation.programs.resumed import RESUMED
 
 EASY, ITS_PLACE = "failed-units-count-as-finished", ("explore", "attempt-after-failure")
 ELSEWHERE = ("explore", "own-watermarks")
@@ -208,17 +210,31 @@ def test_each_test_named_on_a_page_of_results_exists(page: str) -> None:
     assert [test for _, test in named if test and f"def {test}(" not in code] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", COMPACTIONS, ids=lambda fault: fault.name)
-def test_fault_in_a_compaction_is_a_violation_without_any_crash(fault: Planted) -> None:
+def has_violation_without_a_crash(fault: Planted, programs: Sequence[Program]) -> bool:
+    """Return whether one of the programs ends with a violation in a process with the fault."""
     noticed = 7
 
     def play() -> None:
         plant(fault.edits)
-        for program in COMPACT:
+        for program in programs:
             machine = program.find()
             program.act(machine)
             if program_violation(program, machine):
                 os._exit(noticed)
 
-    assert elsewhere(play) == noticed
+    return elsewhere(play) == noticed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", COMPACTIONS, ids=lambda fault: fault.name)
+def test_fault_in_a_compaction_is_a_violation_without_any_crash(fault: Planted) -> None:
+    assert has_violation_without_a_crash(fault, COMPACT)
+
+
+@pytest.mark.parametrize("program", RESUMED, ids=lambda program: program.name)
+def test_use_of_finished_work_units_after_a_changed_watermark_is_a_violation(program: Program) -> None:
+    (fault,) = (fault for fault in PLANTED if fault.name == "finished-work-of-another-plan")
+    assert has_violation_without_a_crash(fault, [program])
+    machine = program.find()
+    program.act(machine)
+    assert not program_violation(program, machine)

@@ -82,7 +82,8 @@ def convert_gobblin(
         Path | None, typer.Option("-o", "--output", metavar="JOB.yaml", help="New job file; default: stdout.")
     ] = None,
     sysconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Properties of all jobs, as for Gobblin's launcher.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Properties of all jobs (Gobblin's launcher), or the job's template."),
     ] = None,
     root: Annotated[
         Path | None,

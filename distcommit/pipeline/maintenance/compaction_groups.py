@@ -6,7 +6,7 @@ partition's offsets increase from file to file. So the merged file has its recor
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,16 +29,36 @@ class CompactionPolicy:
         min_files: number of files that a merged file replaces at least. If the target size is reached, two are enough.
         closed_before_ms: files that ended later are left, in milliseconds since 1970. A file in a time folder ends with
             the folder's period, any other file with its modification.
+        rewrites_large: whether a file is merged that is larger than all later files of its group together. If not, a
+            merged file grows to at least twice its size each time, so that few runs rewrite its records.
+        most_bytes: size of the merged files of a dataset after which the others are left.
     """
 
     target_file_bytes: int
     min_files: int
     closed_before_ms: int
+    rewrites_large: bool = True
+    most_bytes: int = sys.maxsize
 
-    def admits(self, file: LiveFile, target_file_bytes: int) -> bool:
+    def admits(self, size_bytes: int, end_ms: int, target_file_bytes: int) -> bool:
         """Return whether a file is old enough, and small for that target size of its branch."""
-        most = min(self.target_file_bytes, target_file_bytes)
-        return file.size_bytes * 2 < most and file.end_ms <= self.closed_before_ms
+        return size_bytes * 2 < min(self.target_file_bytes, target_file_bytes) and end_ms <= self.closed_before_ms
+
+    def has_enough(self, sizes: Sequence[int], target_file_bytes: int) -> bool:
+        """Return whether a folder may have a group of files to merge, by the sizes of its small files."""
+        if sum(sizes) > min(self.target_file_bytes, target_file_bytes):
+            return True
+        return len(self._merged(sorted(sizes, reverse=True))) >= max(2, self.min_files)
+
+    def merged(self, files: list[LiveFile]) -> list[LiveFile]:
+        """Return the files of a group without the leading ones that are too large to be written again."""
+        kept = self._merged([file.size_bytes for file in files])
+        return files[len(files) - len(kept) :]
+
+    def _merged(self, sizes: Sequence[int]) -> Sequence[int]:
+        while sizes and not self.rewrites_large and sizes[0] > sum(sizes[1:]):
+            sizes = sizes[1:]
+        return sizes
 
 
 @dataclass(slots=True)
@@ -66,21 +86,20 @@ def compaction_groups(
     """Return groups of files that are merged into one file each, in the order of their records.
 
     Args:
-        files: all live data files of the dataset.
+        files: live data files of the dataset.
         target_file_bytes: returns the largest size of a merged file of a branch.
         key_of: returns what files of a group must have in common, besides their footers' fields; None for a file that
             is left.
     """
-    attempts = Counter(_attempt(file.footer) for file in files)
     groups: dict[Hashable, list[_Group]] = {}
-    small = [file for file in files if policy.admits(file, target_file_bytes(file.footer.branch))]
+    small = [
+        file for file in files if policy.admits(file.size_bytes, file.end_ms, target_file_bytes(file.footer.branch))
+    ]
     ordered = [(_ranges(file.footer), file) for file in small]
     for ranges, file in sorted(ordered, key=_position):
         footer = file.footer
-        if not footer.content_sum or (footer.makes_several and attempts[_attempt(footer)] > 1):
-            continue  # its records could not be compared; or records of one input record are in several files
-        if (key := key_of(file)) is None:
-            continue
+        if not footer.content_sum or (key := key_of(file)) is None:
+            continue  # without a sum, its records could not be compared
         folder = file.path.rpartition("/")[0]
         identity = (folder, footer.branch, footer.branches, footer.incarnation, footer.makes_several, footer.stripped)
         with_same_key = groups.setdefault((identity, key), [_Group()])
@@ -90,8 +109,13 @@ def compaction_groups(
             group = _Group()
             with_same_key.append(group)
         group.add(file, ranges)
-    every = [group for with_same_key in groups.values() for group in with_same_key]
-    return [group.files for group in every if len(group.files) >= (2 if group.is_full else max(2, policy.min_files))]
+    chosen, remaining = list[list[LiveFile]](), policy.most_bytes
+    for group in (group for with_same_key in groups.values() for group in with_same_key):
+        merged = group.files if group.is_full else policy.merged(group.files)
+        if len(merged) >= (2 if group.is_full else max(2, policy.min_files)) and remaining > 0:
+            chosen.append(merged)
+            remaining -= sum(file.size_bytes for file in merged)
+    return chosen
 
 
 def epochs_of(footer: Footer) -> tuple[int, ...]:
@@ -102,10 +126,6 @@ def epochs_of(footer: Footer) -> tuple[int, ...]:
 def _position(item: tuple[_Ranges, LiveFile]) -> tuple[int, list[tuple[str, tuple[int, int]]], str]:
     ranges, file = item
     return min(epochs_of(file.footer)), sorted(ranges.items())[:1], file.path
-
-
-def _attempt(footer: Footer) -> tuple[int, str, str, str]:
-    return footer.epoch, footer.work_unit_id, footer.attempt, footer.branch
 
 
 def _ranges(footer: Footer) -> _Ranges:

@@ -7,6 +7,7 @@ seal the merged file is read again: its records, content sum and offsets must be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,14 +18,15 @@ from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import CompactedFiles
-from distcommit.core.work_units import MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
+from distcommit.core.work_units import BranchResult, DatasetPlan, WorkUnit
+from distcommit.pipeline.maintenance.compaction_candidates import Attempt, find_candidates
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy, compaction_groups, epochs_of
 from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import DatedFiles, LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.output import is_published_name
+from distcommit.protocol.paths.output import attempt_named
 from distcommit.sinks.files.content_sum import as_text, content_sum
-from distcommit.sinks.files.footer import Footer, look_into, read_batches, read_published_footer
+from distcommit.sinks.files.footer import Footer, has_columns_in_footer, look_into, read_batches, read_published_footer
 from distcommit.sinks.files.merged_file import merged_footer, write_merged_file
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.run_markers import Marker, read_markers
@@ -54,31 +56,50 @@ class CompactionSource(MaintenanceSource):
         """Plan a unit for each group of small files. Raises DistcommitError or OSError if a tombstone, a footer or the
         columns of a file cannot be read.
         """
-        groups = self.groups(self.data_files(state)) if state.watermark is not None else []
+        groups = self.groups(state) if state.watermark is not None else []
         units = [_unit(state, files) for files in groups]
         return plan_of(state, *units) if units else None
 
-    def data_files(self, state: DatasetState) -> list[LiveFile]:
-        """Return a dataset's live data files. Raises DistcommitError or OSError if a tombstone or a footer cannot be
-        read.
+    def live_sizes(self, state: DatasetState) -> list[int]:
+        """Return the sizes of a dataset's live data files, which are listed and not read. Raises DistcommitError or
+        OSError if a tombstone, a folder or a file's size cannot be read.
         """
-        published = DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow)
-        return list(published.live_dated(MAIN_BRANCH, location=_is_published))
+        published = self._published(state)
+        superseded = published.superseded_paths()
+        ages = (published.size_and_end_ms(path) for path in published.listed() if path not in superseded)
+        return [age[0] for age in ages if age is not None]
 
-    def groups(self, files: Sequence[LiveFile]) -> list[list[LiveFile]]:
-        """Return the groups of a dataset's live data files that a compaction merges. Raises DistcommitError or OSError
-        if the columns of a file cannot be read.
+    def groups(self, state: DatasetState, *, reads_records: bool = True) -> list[list[LiveFile]]:
+        """Return the groups of a dataset's live data files that a compaction merges. Footers are read only of small
+        files in folders that have enough of them.
+
+        Args:
+            reads_records: whether to compare the columns of files that must be read as a whole (all but Parquet). If
+                not, such files count as having the same columns.
+
+        Raises:
+            DistcommitError, OSError: if a tombstone, a footer or the columns of a file cannot be read.
         """
+        published = self._published(state)
+        paths, attempts = find_candidates(published, self.policy, self._target_file_bytes)
+        if not paths:
+            return []
         unsealed = read_markers(self.fs, self.output)[Marker.UNSEALED]  # such runs may have left files of no sequence
-        files = [file for file in files if min(epochs_of(file.footer)) > unsealed]
-        candidates = compaction_groups(files, self.policy, self._target_file_bytes, self._key)
-        schemas = {file.path: self._columns(file) for group in candidates for file in group}
-        columns = {path: schema for path, schema in schemas.items() if not _may_overflow(schema)}
+        files = [file for file in published.live_dated_among(paths) if min(epochs_of(file.footer)) > unsealed]
+        keys = {file.path: self._key(file, attempts) for file in files}
+        candidates = compaction_groups(files, self.policy, self._target_file_bytes, lambda file: keys[file.path])
+        schemas = {
+            file.path: self._columns(file)
+            for group in candidates
+            for file in group
+            if reads_records or has_columns_in_footer(file.path)
+        }
+        columns = {path: b"" if _may_overflow(schema) else _columns_key(schema) for path, schema in schemas.items()}
         return compaction_groups(
-            files,
+            [file for group in candidates for file in group if columns.get(file.path) != b""],
             self.policy,
             self._target_file_bytes,
-            lambda file: (self._key(file), _columns_key(columns[file.path])) if file.path in columns else None,
+            lambda file: (keys[file.path], columns.get(file.path)),
         )
 
     def extraction(self, unit: WorkUnit) -> Extraction:
@@ -91,12 +112,18 @@ class CompactionSource(MaintenanceSource):
         in_row_groups = sink.streams and sink.format == "parquet"
         return sink.target_file_bytes if in_row_groups else min(sink.target_file_bytes, _WHOLE_FILE_BYTES)
 
-    def _key(self, file: LiveFile) -> Hashable | None:
+    def _published(self, state: DatasetState) -> DatedFiles:
+        return DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow)
+
+    def _key(self, file: LiveFile, attempts: Counter[Attempt]) -> Hashable | None:
         """Return the epoch that read a file's records if offsets are comparable only within it; else 0. None for a file
-        of another format or of an unknown branch, and for an error file.
+        of another format or of an unknown branch, for an error file, and for one that may share an input record with
+        another file of its attempt.
         """
         footer, provenance = file.footer, self.provenance
         sink = file_sink_of(self.flow, footer.branch)
+        if footer.makes_several and attempts[attempt_named(file.path), footer.branch] != 1:
+            return None
         if footer.kind != "data" or sink is None or not file.path.endswith(sink.ending):
             return None
         return min(epochs_of(footer)) if provenance is not None and provenance.counts_reading else 0
@@ -129,10 +156,6 @@ def _unit(state: DatasetState, files: Sequence[LiveFile]) -> WorkUnit:
     first, paths = files[0].footer, tuple(file.path for file in files)
     records = sum(file.footer.records for file in files)
     return CompactedFiles(first.branch, state.done_epoch, paths).unit(state.dataset_urn, first.incarnation, records)
-
-
-def _is_published(path: str) -> bool:
-    return is_published_name(path.rpartition("/")[2])
 
 
 class _CompactedExtraction(MaintenanceExtraction):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.interfaces.file_system import FileStatus, FileSystem
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.output import is_tombstone, published_folder
+from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.sinks.files.footer import Footer, read_published_footer
 from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (
@@ -58,6 +58,18 @@ class PublishedFiles:
             self._tombstones = [read_tombstone(self.fs, f"{self.output}/{path}") for path in stones]
         return self._tombstones
 
+    def superseded_paths(self) -> frozenset[str]:
+        """Return the paths of superseded files. Raises DistcommitError or OSError if a tombstone cannot be read."""
+        return frozenset(superseded_by(self.tombstones(), self.done_epoch))
+
+    def listed(self) -> list[str]:
+        """Return the paths below the output of the data files of all branches, live or superseded, by their names. No
+        file is read.
+        """
+        self._paths(ERRORS)  # tombstones are listed first
+        names = ((path, path.rpartition("/")[2]) for path in self._paths(MAIN_BRANCH))
+        return [path for path, name in names if is_published_name(name) and published_epoch(name) <= self.done_epoch]
+
     def replacements(self) -> list[Tombstone]:
         """Return the replacements that no newer replacement supersedes. Raises DistcommitError or OSError if a
         tombstone cannot be read.
@@ -74,16 +86,20 @@ class PublishedFiles:
         Raises:
             DistcommitError, OSError: if a tombstone or footer is missing or cannot be read.
         """
-        superseded = superseded_by(self.tombstones(), self.done_epoch)
-        for path in (path for branch in branches for path in self._paths(branch)):
-            if path in superseded or is_tombstone(path) or not location(path):
+        yield from self.live_among(path for branch in branches for path in self._paths(branch) if location(path))
+
+    def live_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
+        """Yield the live files among these paths below the output, as `live_in` does."""
+        superseded = self.superseded_paths()
+        for path in paths:
+            if path in superseded or is_tombstone(path):
                 continue
             full_path = f"{self.output}/{path}"
             status, footer = self.fs.status(full_path), read_published_footer(self.fs, full_path)
             if status is None or footer is None:
                 continue
             if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:
-                yield LiveFile(path, footer, status.size_bytes, -(-status.mtime_ns // 1_000_000))
+                yield LiveFile(path, footer, status.size_bytes, _written_ms(status))
 
     def superseded(
         self, files: Iterable[LiveFile], *, is_expired: bool
@@ -135,19 +151,43 @@ class DatedFiles(PublishedFiles):
 
     def live_dated(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
         """Yield live files as `live_in` does. The end of a file in a time folder is that of the folder's period."""
-        for file in self.live_in(*branches, location=location):
-            end_ms = self._folder_end_ms(file)
-            yield file if end_ms is None else replace(file, end_ms=end_ms)
+        yield from map(self._dated, self.live_in(*branches, location=location))
 
-    def _folder_end_ms(self, file: LiveFile) -> int | None:
-        """Return the end of the file's time folder, as the branch's sink reports it; None if it is in no time folder.
+    def live_dated_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
+        """Yield the live files among these paths below the output, as `live_dated` does."""
+        yield from map(self._dated, self.live_among(paths))
+
+    def _dated(self, file: LiveFile) -> LiveFile:
+        if file.footer.kind == "rejected":
+            return file  # error files are in no time folder
+        end_ms = self.folder_end_ms(file.path, file.footer.branch or MAIN_BRANCH)
+        return file if end_ms is None else replace(file, end_ms=end_ms)
+
+    def size_and_end_ms(self, path: str) -> tuple[int, int] | None:
+        """Return the size and the end of a data file without reading it; None if the file is missing."""
+        status = self.fs.status(f"{self.output}/{path}")
+        if status is None:
+            return None
+        end_ms = self.folder_end_ms(path, self.branch_of(path))
+        return status.size_bytes, _written_ms(status) if end_ms is None else end_ms
+
+    def branch_of(self, path: str) -> str:
+        """Return the branch in whose folder a data file is: a branch of the job, or `main`."""
+        first = path.removeprefix(f"{published_folder(self.dataset_urn)}/").partition("/")[0]
+        return first if any(branch.name == first for branch in self._flow.branches) else MAIN_BRANCH
+
+    def folder_end_ms(self, path: str, name: str) -> int | None:
+        """Return the end of the time folder of a branch's data file, as the branch's sink reports it; None if the file
+        is in no time folder.
 
         The dataset's folder and the folder of a branch are not time folders, whatever their names.
         """
-        if file.footer.kind == "rejected":
-            return None  # error files are in no time folder
-        path, name = file.path.removeprefix(f"{published_folder(self.dataset_urn)}/"), file.footer.branch or MAIN_BRANCH
+        path = path.removeprefix(f"{published_folder(self.dataset_urn)}/")
         if name != MAIN_BRANCH:
             path = path.removeprefix(f"{name}/")
         sink = next((branch.sink for branch in self._flow.branches if branch.name == name), self._flow.sinks[0])
         return sink.folder_end_ms(path)
+
+
+def _written_ms(status: FileStatus) -> int:
+    return -(-status.mtime_ns // 1_000_000)

@@ -233,6 +233,11 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
         return file.schema_arrow.remove_metadata(), bool(groups)
 
 
+def has_columns_in_footer(path: str) -> bool:
+    """Return whether `look_into` reads only the footer of the file with this name."""
+    return _form_of(path) == "parquet"
+
+
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
     """Return the columns of a Parquet file in the Arrow types that were written. Raises FileNotFoundError if it does
     not exist, and CorruptError if it is damaged."""

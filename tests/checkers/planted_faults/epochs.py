@@ -40,6 +40,24 @@ EPOCHS = (
     ),
     fault(
         FaultClass.EPOCH,
+        "finished-work-of-another-plan",
+        "what a killed run had finished is sealed although an operator has set another watermark since",
+        (
+            "engine.committing.resume_killed_run",
+            "_is_resumed",
+            "may_seal(fold, settings.epoch, urn, plan.planned_low)",
+            "True",
+        ),
+        (
+            "protocol.record_validity",
+            "_seal_problem",
+            "may_seal(fold, sequence.epoch, sequence.dataset_urn, sequence.low)",
+            "may_seal(fold, sequence.epoch, sequence.dataset_urn, sequence.low)"
+            " or is_of_older_run and fold.state_of(sequence.dataset_urn).status is IDLE",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
         "set-closes-the-epoch-before",
         "a watermark set by hand closes the epoch before the newest, so that a running plan may seal",
         (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import decide_run, run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.planning.plan_partition import plan_partition
@@ -36,6 +34,7 @@ from tests.simulation.casts.parts import (
     on,
     runs,
 )
+from tests.simulation.programs.parts import killed_before_drain
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World, launch_here
 
@@ -205,26 +204,6 @@ def _prefixes(machine: SimulatedPosix, world: World = _PARTIAL) -> Mapping[str, 
 _RESUMED = World(policy=CommitPolicy.SUCCESSFUL, resume_across_runs=True)
 _IN_UNITS = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": ModelDataset({"0": 2})})
 _STOPPED = ModelSource({"a": ModelDataset({"0": 4}, units=2, bad={"0": 1}), "b": ModelDataset({"0": 2})})
-
-
-def killed_before_drain(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
-    """Run the job up to the end of ingest, kill its driver, and return the run's settings."""
-    launched: list[RunSettings] = []
-
-    def stopping(launch: Launch) -> Launch:
-        def call(
-            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
-        ) -> list[Result]:
-            if function is drain_partition:
-                raise KeyboardInterrupt
-            launched.append(settings)
-            return launch(function, settings, tasks, kind)
-
-        return call
-
-    with suppress(KeyboardInterrupt):
-        world.run(machine, source, launched=stopping)
-    return launched[-1]
 
 
 def _resumed(machine: SimulatedPosix) -> Mapping[str, Act]:

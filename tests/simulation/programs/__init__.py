@@ -37,6 +37,7 @@ from tests.simulation.programs.replacing import REPLACING
 from tests.simulation.programs.reprocess import REPROCESS
 from tests.simulation.programs.restored_targets import RESTORED_TARGETS
 from tests.simulation.programs.restores import RESTORES
+from tests.simulation.programs.resumed import RESUMED
 from tests.simulation.programs.retention import RETENTION
 from tests.simulation.programs.settings import SETTINGS
 from tests.simulation.programs.sink import SINK
@@ -79,6 +80,7 @@ _ALL = (
     *DAMAGED_FILES,
     *MISPLACED_RECORDS,
     *RELEASED,
+    *RESUMED,
     *CUSTOM_STORE_ENDS,
     *OVERTAKEN,
     *WORKER_DEATHS,

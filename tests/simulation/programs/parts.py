@@ -15,7 +15,9 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
+from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import run
 from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.run_settings import RunSettings
@@ -99,6 +101,26 @@ def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
     world.store(machine)  # which probes the output with renames of its own
     with publishing_at_most(machine, moved), suppress(Crashed):
         world.run(machine, SOURCE)
+
+
+def killed_before_drain(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
+    """Run the job up to the end of ingest, kill its driver, and return the run's settings."""
+    launched: list[RunSettings] = []
+
+    def stopping(launch: Launch) -> Launch:
+        def call(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            if function is drain_partition:
+                raise KeyboardInterrupt
+            launched.append(settings)
+            return launch(function, settings, tasks, kind)
+
+        return call
+
+    with suppress(KeyboardInterrupt):
+        world.run(machine, source, launched=stopping)
+    return launched[-1]
 
 
 @contextmanager

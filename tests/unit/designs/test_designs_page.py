@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ import distcommit
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.app.job_file.job_config import JobConfig
 from distcommit.cli.main import commands_by_name
+from tests.unit.app.job_file.configuration_page import Row as Setting
 from tests.unit.app.job_file.configuration_page import rows
 from tests.unit.designs.designs_page import Row, load_pages, markdown_pages
 
@@ -51,25 +52,39 @@ def test_check_of_rows_reports_each_kind_of_problem() -> None:
     assert list(problems(Row("x", "no"))) == ["no reason"]
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("SourceState.previous_work_units", ""),
+        ("SourceState.gone", "SourceState.gone does not exist"),
+        ("Gone.previous_work_units", "Gone.previous_work_units does not exist"),
+        ("JobGone", "JobGone does not exist"),
+        ("Job.run(observer)", ""),
+        ("Job.gone(observer)", "Job.gone does not exist"),
+        ("anywhere", ""),
+        ("gone", "gone is not a setting, and not a member of the row's names"),
+        ("gone: drop", "gone is not a setting, and not a member of the row's names"),
+        ("publish: replace", ""),
+        ("--settings", ""),
+        ("--gone", "no command of the row has --gone"),
+        ("distcommit runs JOB.yaml EPOCH --work-units", ""),
+        ("distcommit runs JOB.yaml --gone", "no command of the row has --gone"),
+        ("MSCK REPAIR TABLE", ""),
+        ("state.store.*", ""),
+    ],
+)
+def test_check_of_rows_includes_names_without_a_package_and_options(name: str, problem: str) -> None:
+    where = f"`core.interfaces.source.SourceState`, `distcommit runs`, `{name}`"
+    assert list(problems(Row("x", "no", where, why="because"))) == ([problem] if problem else [])
+
+
 def problems(row: Row) -> Iterator[str]:
     """Yield the names and tests of a row that do not exist, and what it lacks."""
     quoted = re.findall(r"`([^`]+)`", row.where)
-    sections = "|".join({name.partition(".")[0] for name in settings() if re.match(r"\w+\.", name)})
-    named = 0
+    named = [text for text in quoted if is_full_name(text)]
     for text in quoted:
-        setting = text.partition(": ")[0]
-        if re.fullmatch(rf"({sections})\.[\w.]+", setting) and not is_object(text):
-            named += 1
-            if setting not in settings():
-                yield f"{setting} is not a setting"
-        elif re.fullmatch(rf"({PACKAGES})\.[\w.]+", text):
-            named += 1
-            if not is_object(text):
-                yield f"{text} does not exist"
-        elif text.startswith("distcommit "):
-            named += 1
-            if not set(commands_by_name()) & {" ".join(text.split()[1:end]) for end in (2, 3)}:
-                yield f"{text} is not a command"
+        if problem := problem_of_name(text, named):
+            yield problem
     if row.status != "no":
         if not named:
             yield "no class, setting or command"
@@ -83,31 +98,130 @@ def problems(row: Row) -> Iterator[str]:
         yield "no reason"
 
 
+def is_full_name(text: str) -> bool:
+    """Return whether a text is a setting, an object with its package, or a command, whether or not it exists."""
+    return is_command(text) or re.fullmatch(rf"({sections()}|{PACKAGES})\.[\w.]+(: .+)?", text) is not None
+
+
+def is_command(text: str) -> bool:
+    return text.startswith("distcommit ")
+
+
+def problem_of_name(text: str, named: Sequence[str]) -> str:
+    """Return why a quoted name does not exist; empty if it does, or if it is not a name of this project.
+
+    Args:
+        text: the quoted text.
+        named: full names of the row, which have the words and options of the row.
+    """
+    name = text.partition(": ")[0].partition("(")[0]
+    options = re.findall(r"--[\w-]+", text)
+    if options or is_command(text):
+        commands = [text] if is_command(text) else named
+        missing = [option for option in options if not has_option(commands, option)]
+        if is_command(text) and not commands_of(text):
+            return f"{text} is not a command"
+        return f"no command of the row has {', '.join(missing)}" if missing else ""
+    if is_full_name(name) and name not in settings() and not is_object(name):
+        return f"{name} is not a setting" if re.match(rf"({sections()})\.", name) else f"{name} does not exist"
+    if re.fullmatch(r"[A-Z]\w*[a-z](\.\w+)*", name) and not is_class(name):
+        return f"{name} does not exist"
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name) and name not in words() and not any(name in members(of) for of in named):
+        return f"{name} is not a setting, and not a member of the row's names"
+    return ""
+
+
+def commands_of(text: str) -> set[str]:
+    return set(commands_by_name()) & {" ".join(text.split()[1:end]) for end in (2, 3)}
+
+
+def has_option(texts: Sequence[str], option: str) -> bool:
+    """Return whether one of the commands has an option."""
+    commands = {name for text in texts if is_command(text) for name in commands_of(text)}
+    return any(option in parameter.opts for name in commands for parameter in commands_by_name()[name].params)
+
+
+def is_class(name: str) -> bool:
+    """Return whether a class of the package has this name, or this class and member."""
+    return any(is_object(f"{module}.{name}") for module in modules_of_classes().get(name.partition(".")[0], ()))
+
+
+@cache
+def modules_of_classes() -> dict[str, list[str]]:
+    """Return the modules of each class of the package, without importing them."""
+    package = Path(distcommit.__file__).parent
+    modules: dict[str, list[str]] = {}
+    for path in package.rglob("*.py"):
+        module = ".".join(path.relative_to(package).with_suffix("").parts)
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            modules.setdefault(name, []).append(module)
+    return modules
+
+
 @cache
 def settings() -> frozenset[str]:
     """Return the settings of the job file by their dotted names. All types of a section share its name."""
-    kinds: tuple[Section, ...] = ("source", "sink", "fork")
-    by_type = {
-        f"{kind}.{row.setting}" for kind in kinds for name in types_of(kind) for row in rows(settings_class(kind, name))
-    }
-    return frozenset(by_type | {row.setting for row in rows(JobConfig)})
+    return frozenset(row.setting for row in setting_rows())
 
 
 @cache
-def is_object(dotted: str) -> bool:
-    """Return whether this module, or object in a module, exists below `distcommit`."""
+def sections() -> str:
+    """Return the sections of the job file that have settings, as a pattern."""
+    return "|".join({name.partition(".")[0] for name in settings() if re.match(r"\w+\.", name)})
+
+
+@cache
+def words() -> frozenset[str]:
+    """Return the last names of all settings, with those of constructs, and the values that settings name."""
+    kinds = get_args(Section)
+    types = {name for kind in kinds for name in types_of(kind)}
+    constructs = [row for kind in kinds for name in types_of(kind) for row in rows(settings_class(kind, name))]
+    values = {word for row in (*constructs, *setting_rows()) for word in re.findall(r"\w+", row.kind)}
+    return frozenset({row.setting.split(".")[-1] for row in (*constructs, *setting_rows())} | types | values)
+
+
+@cache
+def setting_rows() -> tuple[Setting, ...]:
+    kinds: tuple[Section, ...] = ("source", "sink", "fork")
+    by_type = [
+        Setting(f"{kind}.{row.setting}", row.kind, row.default, row.meaning)
+        for kind in kinds
+        for name in types_of(kind)
+        for row in rows(settings_class(kind, name))
+    ]
+    return (*by_type, *rows(JobConfig))
+
+
+@cache
+def found(dotted: str) -> tuple[Any, ...]:
+    """Return the module, or object in a module, below `distcommit`, of this name; nothing if there is none."""
     parts = dotted.split(".")
     for end in range(len(parts), 0, -1):
         try:
-            found: Any = import_module(".".join(["distcommit", *parts[:end]]))
+            value: Any = import_module(".".join(["distcommit", *parts[:end]]))
         except ModuleNotFoundError:
             continue
         for name in parts[end:]:
-            if not hasattr(found, name) and name not in getattr(found, "__annotations__", ()):
-                return False
-            found = getattr(found, name, None)
-        return True
-    return False
+            if name not in members_of(value):
+                return ()
+            value = getattr(value, name, None)
+        return (value,)
+    return ()
+
+
+def is_object(dotted: str) -> bool:
+    return bool(found(dotted))
+
+
+def members(dotted: str) -> frozenset[str]:
+    """Return the names in an object below `distcommit`."""
+    return frozenset(name for value in found(dotted) for name in members_of(value))
+
+
+def members_of(value: Any) -> frozenset[str]:
+    bases = value.__mro__ if isinstance(value, type) else (value,)
+    annotated = {name for base in bases for name in getattr(base, "__annotations__", ())}
+    return frozenset({*dir(value), *annotated})
 
 
 @cache

@@ -20,16 +20,13 @@ def put_folders(job: JobFileDraft, name: str) -> None:
     for entry in systems:
         job.skip(entry, "is a part of paths")
     state, uri = job.pop("state.store.dir"), job.pop("state.store.fs.uri")
-    job.skip(uri, "is a part of paths: all are on the output's file system")
+    job.skip(uri, "is a part of paths.store" if state else "no state.store.dir: the store is beside the output")
     job.put(output, "paths.output", _root_path(root, output, folder) if output else "output", _OURS)
-    elsewhere = uri is not None and _root(uri) != root
-    if elsewhere:
-        job.skip(state, "it is on another file system than the output, where paths.store has to be")
-    store = None if elsewhere else state
     beside = f"{_root_path(root, output, '')}distcommit/{folder}" if output else ""
     store_folder = f"distcommit/{folder}/store"
-    value = _root_path(root, store, store_folder) if store else f"{beside}/store" if beside else "store"
-    job.put(store, "paths.store", value, _OURS)
+    store_root = _root(uri) if uri else root
+    value = _root_path(store_root, state, store_folder) if state else f"{beside}/store" if beside else "store"
+    job.put(state, "paths.store", value, _OURS)
     data = job.pop("writer.staging.dir")
     task_data = job.pop("task.data.root.dir")
     staging = data or task_data

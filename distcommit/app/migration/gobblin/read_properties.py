@@ -62,7 +62,7 @@ def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | N
 
     Args:
         file: the job's file, `.pull`, `.job` or `.properties`.
-        sysconfig: properties of all jobs, as for Gobblin's launcher.
+        sysconfig: properties of all jobs, as for Gobblin's launcher, or the job's template.
         root: folder of all jobs' files; None to read only the file's own folder.
 
     Raises:
@@ -119,12 +119,12 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
 
 
 def _parsed(file: Path) -> Iterator[Property]:
-    if file.suffix in (".conf", ".json", ".yaml", ".yml", ".template"):
+    if file.suffix in (".conf", ".json", ".yaml", ".yml"):
         raise ConfigurationError(
             "the file is not a properties file",
             id="GOBBLIN_JOB_INVALID",
             path=file,
-            expected=".pull, .job or .properties",
+            expected=".pull, .job, .properties or .template",
         )
     javaproperties = _parser()
     try:
@@ -146,7 +146,10 @@ def _parsed(file: Path) -> Iterator[Property]:
     try:
         for item in javaproperties.parse(text):
             if isinstance(item, javaproperties.KeyValue):
-                yield Property(item.key, item.value.strip(), file, line)
+                entry = Property(item.key, item.value.strip(), file, line)
+                if entry.value == "{" or entry.name == "}":
+                    raise entry.wrong("the file is HOCON", expected="one property a line: `name=value`")
+                yield entry
             line += item.source.count("\n") or 1
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigurationError(

@@ -17,6 +17,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ),
     (r"job\.lock\..*|zookeeper\..*", "the lock is in paths.store; lock.lease_ttl_s is how long a dead run's holds"),
     (r"job\.template", "the template is not included: convert with it as --sysconfig"),
+    (r"gobblin\.template\..*", f"{_NOT_NEEDED}: it describes the template to Gobblin"),
     (r"jobconf\..*", "`distcommit schedule serve FOLDER` takes each job file of a folder"),
     (r"type", "is Azkaban's: whatever runs `distcommit run` schedules the job"),
     (r"extract\.namespace", "datasets have no namespace: a dataset is a topic, a table or a folder of files"),

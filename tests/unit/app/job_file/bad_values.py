@@ -80,6 +80,11 @@ BAD: dict[str, Bad] = {
         "schedule.interval_s",
         "must be at most the smallest freshness target",
     ),
+    "JobConfig._files_can_be_compacted": Bad(
+        "compact: {▶target_file_bytes: 2097152}\nsink: {target_file_bytes: 1048576}",
+        "compact.target_file_bytes",
+        "must be at most sink.target_file_bytes (1048576)",
+    ),
     "JobConfig._previews_are_whole": Bad(
         FORK % "a: {sink: {type: console}}, b: {sink: {▶type: files}}",
         "fork.branches.b.sink.type",
@@ -132,6 +137,9 @@ BAD: dict[str, Bad] = {
     ),
     "ScheduleSettings._has_one_timetable": Bad(
         "schedule: {▶cron: '61 * * * *'}", "schedule.cron", "must be a cron expression with a next firing"
+    ),
+    "CompactSettings._can_be_met": Bad(
+        "compact: {▶min_files: 1}", "compact.min_files", "must be at least 2, because one file is not merged"
     ),
     "FreshnessSettings._short": Bad("freshness: {▶target: soon}", "freshness.target", "must be a duration"),
     "FreshnessSettings._has_target": Bad("▶freshness: {}", "freshness", "must have target, or targets"),

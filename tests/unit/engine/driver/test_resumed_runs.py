@@ -18,7 +18,7 @@ from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.run_plans import read_manifest
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.casts.tasks import killed_before_drain
+from tests.simulation.programs.parts import killed_before_drain
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import STAGING, Machine, audit, go, launch
 

@@ -87,11 +87,34 @@ def value_at(tree: Any, key: str) -> Any:
         ("extract.delta.fields=at", "source.extract.delta_fields", ["at"]),
         ("data.publisher.final.dir=/data/out", "paths.output", "/data/out/clicks"),
         ("data.publisher.final.dir=/data/out", "paths.store", "/data/out/distcommit/clicks/store"),
+        ("writer.staging.dir=/work/staging", "paths.staging", "/work/staging/distcommit/clicks/staging"),
+        ("task.data.root.dir=/work", "paths.staging", "/work/distcommit/clicks/staging"),
         (
             "fs.uri=hdfs://nn:9000\nstate.store.fs.uri=hdfs://nn:9000\nstate.store.dir=/state\n"
             "data.publisher.final.dir=/data/out",
             "paths.store",
             "hdfs://nn:9000/state/distcommit/clicks/store",
+        ),
+        (
+            "fs.uri=s3://bucket\nstate.store.fs.uri=hdfs://nn:9000\nstate.store.dir=/state\n"
+            "data.publisher.final.dir=/data/out",
+            "paths",
+            {
+                "output": "s3://bucket/data/out/clicks",
+                "store": "hdfs://nn:9000/state/distcommit/clicks/store",
+                "staging": "s3://bucket/data/out/distcommit/clicks/staging",
+            },
+        ),
+        (
+            "fs.uri=hdfs://nn:9000\nstate.store.fs.uri=file:///\nstate.store.dir=/state\n"
+            "data.publisher.final.dir=/data/out",
+            "paths.store",
+            "/state/distcommit/clicks/store",
+        ),
+        (
+            "fs.uri=s3://bucket\nstate.store.fs.uri=hdfs://nn:9000\ndata.publisher.final.dir=/data/out",
+            "paths.store",
+            "s3://bucket/data/out/distcommit/clicks/store",
         ),
     ],
 )
@@ -347,6 +370,24 @@ def test_more_specific_properties_override_general_ones_as_in_gobblin(tmp_path: 
     assert tree["paths"]["store"] == "/srv/state/distcommit/clicks/store"
     assert {row.name: row.location for row in result.translated}["job.commit.policy"] == "common.inc:1"
     assert "state.store.dir" not in converted(root / "kafka")[0]["paths"]["store"]
+
+
+def test_template_as_sysconfig_supplies_properties_that_the_job_overrides(tmp_path: Path) -> None:
+    template = tmp_path / "shop.template"
+    template.write_text("gobblin.template.required_attributes=job.name\ntask.maxretries=1\nmr.job.max.mappers=2\n")
+    tree, result = converted(tmp_path, "job.template=shop.template\ntask.maxretries=5\n", sysconfig=template)
+    assert (tree["task"]["attempts"], tree["spark"]["partitions"]) == (6, 2)
+    reasons = {row.name: row.reason for row in result.untranslated}
+    assert "--sysconfig" in reasons["job.template"]
+    assert "describes the template" in reasons["gobblin.template.required_attributes"]
+
+
+@pytest.mark.parametrize("text", ["mr {\n  job = 1\n}\n", "mr.job { max.mappers = 2\n}\n"])
+def test_template_in_hocon_is_refused(tmp_path: Path, text: str) -> None:
+    template = tmp_path / "shop.template"
+    template.write_text(text)
+    with pytest.raises(ConfigurationError, match="HOCON"):
+        converted(tmp_path, sysconfig=template)
 
 
 def test_environment_variable_is_kept_in_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
