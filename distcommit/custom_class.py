@@ -122,20 +122,10 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
             is not a `kind`.
         DistcommitError: if the import or the class raises one.
     """
-    module, _, name = class_name.partition(":")
-    try:
-        result = getattr(importlib.import_module(module), name)
+    expected = f"package.module:Class, importable by driver and executors, made from {section}.options"
+    with _usable(f"the {section}'s class cannot be used", expected, class_name=class_name):
+        result = _imported(class_name)
         instance = result(**_typed(result, options))
-    except (DistcommitError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # also SystemExit: importing a class must not end the process
-        raise ConfigurationError(
-            f"the {section}'s class cannot be used",
-            id="CUSTOM_CLASS_INVALID",
-            class_name=class_name,
-            expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
-            found=error_text(error),
-        ) from error
     if not isinstance(instance, kind):
         raise ConfigurationError(
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}",
@@ -143,6 +133,42 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
             class_name=class_name,
         )
     return instance
+
+
+def load_function(section: str, function_name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Import a function that accepts one argument and these options.
+
+    Args:
+        section: the section of the job file that names the function, for messages.
+        function_name: `package.module:function`.
+        options: keyword arguments.
+
+    Raises:
+        ConfigurationError: if the function can't be imported, or does not accept the arguments.
+        DistcommitError: if the import raises one.
+    """
+    expected = f"package.module:function, importable by the driver, of one argument and {section}.options"
+    with _usable(f"the function of {section} cannot be used", expected, function=function_name):
+        function: Callable[..., Any] = _imported(function_name)
+        inspect.signature(function).bind(None, **options)
+    return function
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@contextmanager
+def _usable(failure: str, expected: str, **ids: str) -> Iterator[None]:
+    try:
+        yield
+    except (DistcommitError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: importing a class must not end the process
+        raise ConfigurationError(
+            failure, id="CUSTOM_CLASS_INVALID", expected=expected, found=error_text(error), **ids
+        ) from error
 
 
 @contextmanager

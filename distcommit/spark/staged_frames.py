@@ -33,6 +33,7 @@ from distcommit.sources.spark.staged_row_files import (
 )
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.job_failure_texts import failure_text
+from distcommit.spark.transformed_frame import transformed
 from distcommit.stores.folders.staging import remove_attempts
 from distcommit.stores.state.job_store import JobStore
 
@@ -111,14 +112,14 @@ class _Reading:
         reader = self.spark.read.format(self.source.format).options(**self.source.reader_options(self.urn))
         read, column = reader.load(), self.source.watermark
         if not column:
-            return StagedFrame(self._parts(read, Kind.INTEGER))
+            return StagedFrame(self._parts(transformed(read, self.source, self.urn), Kind.INTEGER))
         frame = StagedFrame(column=column, kind=self._kind(read), reader=self.source.reader_of(self.urn))
         stored = stored_in(self.urn, frame, state)
         requested = _new_rows(read, column, stored)
         before = (
             _maximum(requested, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
         )
-        parts = self._parts(requested, frame.kind)
+        parts = self._parts(transformed(requested, self.source, self.urn), frame.kind)
         end = end_of(frame.kind, parts, self.source.lookback or 0, before)
         return structs.replace(frame, parts=parts, bound=stored, end=end)
 
@@ -143,9 +144,7 @@ class _Reading:
         return kind
 
     def _typed(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
-        cause = failure_text(str(error)) or type(error).__name__
-        if password := self.source.reader_options(self.urn).get("password"):
-            cause = cause.replace(password, "***")
+        cause = self.source.without_password(failure_text(str(error)) or type(error).__name__, self.urn)
         return TransientError(
             "Spark cannot read the dataset",
             id="SOURCE_SERVER_UNAVAILABLE",

@@ -19,7 +19,6 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 TOPICS = {f"t{number:02d}": 1 for number in range(4)}
 DAYS = 2
-COMMAND = "compact after a run"
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -35,12 +34,11 @@ def assert_every_record_is_read_once(job: KafkaJob) -> None:
         assert rows.fetchall() == [(job.produced // len(job.topics),) * 2]
 
 
-def kill_at(job: KafkaJob, pattern: str, *words: str) -> None:
-    """Kill the command as soon as it has made such a file."""
-    before = {*job.folder.glob(pattern)}
-    command = [*words, str(job.path)]
+def kill_at(job: KafkaJob, pattern: str) -> None:
+    """Kill the command as soon as such a file exists."""
+    command = ["dataset", "compact", str(job.path)]
     with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
-        while not run.has_ended and before.issuperset(job.folder.glob(pattern)):
+        while not run.has_ended and not list(job.folder.glob(pattern)):
             time.sleep(0.001)
         assert not run.has_ended, run.stderr.read_text()[-3000:]
         run.kill()
@@ -55,7 +53,7 @@ def test_killed_compaction_leaves_each_record_in_one_place(tmp_path: Path, spark
             for _ in range(2):
                 job.produce(4, days=DAYS)
                 assert here.run().succeeded
-            kill_at(job, pattern, "dataset", "compact")
+            kill_at(job, pattern)
             job.produce(4, days=DAYS)
             assert here.run().succeeded
             assert_every_record_is_read_once(job)
@@ -77,48 +75,6 @@ def test_killed_compaction_leaves_each_record_in_one_place(tmp_path: Path, spark
         for path in data_files(tmp_path):
             offsets = pq.read_table(path)["kafka_offset"].to_pylist()
             assert offsets == sorted(offsets)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_run_with_a_policy_that_is_killed_while_it_compacts_leaves_each_record_in_one_place(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    policy = {"min_files": 3, "after": "1s"}
-    with kafka_job(tmp_path, TOPICS, readers={"kept_snapshots": 2}) as job:
-        for pattern in ("staging/*/bucket=*/*/merged/*", "staging/*/bucket=*/*/tombstone/*", "output/_rejected/*/_*"):
-            job.write(compact=None)
-            for _ in range(2):
-                job.produce(4, days=DAYS)
-                assert Job.from_file(job.path, session=spark).run().succeeded
-            job.write(compact=policy)
-            job.produce(4, days=DAYS)
-            kill_at(job, pattern, "run")
-            assert read(job.path).to_pyarrow_dataset().count_rows() == job.produced, "its datasets are published"
-            here = Job.from_file(job.path, session=spark)
-            assert here.runs().runs[0].command == COMMAND
-            assert here.run().succeeded
-            assert_every_record_is_read_once(job)
-        for _ in range(2):
-            assert here.run().succeeded
-        assert_every_record_is_read_once(job)
-        assert len(data_files(tmp_path)) <= 2 * DAYS * len(TOPICS)
-        assert here.verify_store().is_well
-        for path in data_files(tmp_path):
-            offsets = pq.read_table(path)["kafka_offset"].to_pylist()
-            assert offsets == sorted(offsets)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_run_with_a_policy_compacts_in_its_own_process_after_its_datasets_are_published(tmp_path: Path) -> None:
-    with kafka_job(tmp_path, TOPICS, compact={"min_files": 3, "after": "1s"}) as job:
-        for number in range(3):
-            job.produce(4, days=DAYS)
-            with job.start() as run:
-                assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
-            assert_every_record_is_read_once(job)
-            assert Job.from_file(job.path).runs().runs[0].command == (COMMAND if number == 2 else "run")
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def assert_unchanged(schema: Schema) -> None:
 
 @pytest.mark.parametrize("then", ["", "COMMIT; ", "ROLLBACK; BEGIN READ WRITE; "])
 def test_unchecked_query_cannot_change_anything(schema: Schema, then: str) -> None:
-    from distcommit.sources.sql.query_checks import Query
+    from distcommit.sources.query_checks import Query
     from distcommit.sources.sql.query_columns import query_columns
     from distcommit.sources.sql.table_selection import TableRules
 

@@ -5,7 +5,7 @@ The product's own entry functions run in one process on a POSIX file system in m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -168,11 +168,9 @@ class World:
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
-    def compact(
-        self, calls: PosixCalls, source: ModelSource, policy: CompactionPolicy, datasets: Sequence[str] = ()
-    ) -> RunResult:
+    def compact(self, calls: PosixCalls, source: ModelSource, policy: CompactionPolicy) -> RunResult:
         """Run once to compact small files, as a process would."""
-        settings = compacting(self.begin(calls, source), policy, datasets)
+        settings = compacting(self.begin(calls, source), policy)
         with recorded_run(settings, "compact", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)

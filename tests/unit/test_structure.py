@@ -308,6 +308,7 @@ ALLOWED_USES: dict[tuple[str, str], str] = {
     ): "merged files are written by the same sink as the files that they replace",
     ("spark/staged_frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
     ("spark/staged_frames.py", "StagedFrames"): "the Spark half of that source: sources must not import Spark",
+    ("spark/transformed_frame.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
     ("spark/spool_micro_batch.py", "SpooledBatch"): "the Spark half of the micro-batch source",
 }
 """Modules that name a built-in sink or source of another package, and the reason."""

@@ -197,8 +197,5 @@ def _require_expirable(folders: JobFolders, flow: TaskFlow) -> None:
     actual = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
     if flow.publish == "replace":
         actual = "sink.publish: replace, where each run takes the place of all that is older"
-    problem, expected = (
-        "this job's files can't be expired by age",
-        "files that are added, or replaced by partition, exactly once",
-    )
-    require_files(folders, problem, expected, actual)
+    expected = "files that are added, or replaced by partition, exactly once"
+    require_files(folders, "this job's files can't be expired by age", expected, actual)

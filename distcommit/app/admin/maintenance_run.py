@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 LISTED = 100
 """Maximum number of rows and of skipped datasets in a result."""
 
-_BUCKETS_AHEAD = 8
 Survey = TypeVar("Survey")
-Argument = TypeVar("Argument")
-Answer = TypeVar("Answer")
 
 
 class MaintenanceResult(msgspec.Struct, kw_only=True):
@@ -62,34 +58,34 @@ class MaintenanceResult(msgspec.Struct, kw_only=True):
             self.skip(f"{reason.subject}: {reason.text}")
 
     def surveys(
-        self,
-        store: JobStore,
-        survey: Callable[[DatasetState], Survey],
-        datasets: Sequence[str] = (),
-        buckets: Sequence[int] | None = None,
-        some_of: Callable[[list[DatasetState]], list[DatasetState]] = list,
+        self, store: JobStore, survey: Callable[[DatasetState], Survey], datasets: Sequence[str] = ()
     ) -> Iterator[tuple[DatasetState, Survey]]:
         """Yield each dataset with what `survey` returns for it. Buckets and datasets that can't be read are skipped.
 
         Args:
             datasets: names of the datasets; empty: all.
-            buckets: the buckets in the order in which they are read; None: all.
-            some_of: selects datasets of a bucket.
 
         Raises:
             ConfigurationError: at the end, if the store does not know one of `datasets`.
         """
-        unknown, numbers = set(datasets), [*range(store.buckets)] if buckets is None else buckets
-        calls = min(store.fs.parallel_calls, _BUCKETS_AHEAD)
-        read = partial(_try, lambda bucket: store.bucket_log(bucket).refresh().datasets)
-        for bucket, states in zip(numbers, run_ahead(calls, read, numbers), strict=True):
-            if isinstance(states, DistcommitError | OSError):
-                self.skip(f"bucket {bucket}: {states}")
+
+        def try_survey(state: DatasetState) -> Survey | DistcommitError | OSError:
+            try:
+                return survey(state)
+            except (DistcommitError, OSError) as error:
+                return error
+
+        unknown = set(datasets)
+        for bucket in range(store.buckets):
+            try:
+                states = store.bucket_log(bucket).refresh().datasets
+            except (DistcommitError, OSError) as error:
+                self.skip(f"bucket {bucket}: {error}")
                 unknown = {urn for urn in unknown if store.bucket_of(urn) != bucket}
                 continue
-            selected = some_of([state for urn, state in sorted(states.items()) if not datasets or urn in datasets])
+            selected = [state for urn, state in sorted(states.items()) if not datasets or urn in datasets]
             unknown.difference_update(state.dataset_urn for state in selected)
-            answers = run_ahead(store.fs.parallel_calls, partial(_try, survey), selected)
+            answers = run_ahead(store.fs.parallel_calls, try_survey, selected)
             for state, answer in zip(selected, answers, strict=True):
                 if isinstance(answer, DistcommitError | OSError):
                     self.skip(f"{state.dataset_urn}: {answer}")
@@ -103,13 +99,6 @@ class MaintenanceResult(msgspec.Struct, kw_only=True):
                 store=store.roots.store,
                 todo="give its URN as `distcommit status --all` shows it",
             )
-
-
-def _try(call: Callable[[Argument], Answer], argument: Argument) -> Answer | DistcommitError | OSError:
-    try:
-        return call(argument)
-    except (DistcommitError, OSError) as error:
-        return error
 
 
 def run_maintenance(

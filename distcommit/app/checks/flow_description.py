@@ -104,8 +104,9 @@ def describe_flow(config: JobConfig) -> FlowDescription:
     """Return the flow of a job.
 
     Raises:
-        ConfigurationError: if two constructs are incompatible, or the class of one can't be used.
+        ConfigurationError: if two constructs are incompatible, or a custom class or function can't be used.
     """
+    config.source.check_code()
     flow = config.task_flow()
     flow.check()
     begin = FlowColumns.of(flow.source)

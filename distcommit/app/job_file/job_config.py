@@ -8,7 +8,6 @@ from dataclasses import replace
 from pydantic import Field
 
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
-from distcommit.app.job_file.sections.compact_settings import WITHOUT_COMPACTION, CompactSettings
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.app.job_file.sections.folder_and_run_settings import (
     CommitSettings,
@@ -48,7 +47,6 @@ class JobConfig(FlowSettings):
         readers: snapshots for readers.
         schedule: when a service runs the job; None if no service does.
         freshness: freshness targets; None without the section.
-        compact: when runs merge small files; None if they do not.
         telemetry: where metrics, traces, lineage and logs of runs go.
         spark: the Spark session.
     """
@@ -65,7 +63,6 @@ class JobConfig(FlowSettings):
     readers: ReaderSettings = ReaderSettings()
     schedule: ScheduleSettings | None = None
     freshness: FreshnessSettings | None = None
-    compact: CompactSettings | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
     spark: SparkSettings = SparkSettings()
 
@@ -209,20 +206,6 @@ class JobConfig(FlowSettings):
                 " as long for the next run",
                 *("schedule", "interval_s"),
             )
-
-    @rule
-    def _files_can_be_compacted(self) -> Iterator[SettingError]:
-        if self.compact is None:
-            return
-        if self.commit.delivery == "at_least_once":
-            yield SettingError("must be exactly_once with compact", "commit", "delivery", remedy=WITHOUT_COMPACTION)
-        if not self.lock.enabled:
-            yield SettingError(
-                "must be true with compact, because a compaction would fence a run that began beside it",
-                *("lock", "enabled"),
-                remedy=WITHOUT_COMPACTION,
-            )
-        yield from self.compact.errors_of_sinks(self.sink_sections())
 
     @rule
     def _previews_are_whole(self) -> Iterator[SettingError]:

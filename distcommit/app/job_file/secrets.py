@@ -98,7 +98,7 @@ def _texts(tree: Any, key: str, location: _Section) -> Iterator[tuple[_Section, 
 
 def _is_handed_on(key: str, tree: Any) -> bool:
     """Return whether a section is passed to other software, such as options of a Spark reader."""
-    return key in _HANDED_ON or (key == "datasets" and isinstance(tree, Mapping))
+    return key in _HANDED_ON or (key in ("datasets", "tables") and isinstance(tree, Mapping))
 
 
 def _may_be_secret(text: str, shown: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
-from distcommit.app.admin.compact import CompactResult, compact_after_run, compact_job
+from distcommit.app.admin.compact import CompactResult, compact_job
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
@@ -24,7 +24,6 @@ from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequest
 from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
 from distcommit.app.inspection.dry_runs.run_preconditions import closed_buckets, open_for_operator
-from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import is_job_file
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions, require_some
@@ -44,7 +43,7 @@ from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.stores.state.recorded_fixed_settings import record_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _NULL_OBSERVER = NullObserver()
 logger = logging.getLogger(__name__)
@@ -55,14 +54,21 @@ class Job(StoredJob):
 
     def run(self, observer: Observer | None = None) -> RunResult:
         """Replay pending sequences, then ingest new records. Each dataset is committed once all of its work units are
-        read. With the section `compact` of the job file, small files are merged afterwards: see `compact_after_run`.
+        read.
 
         Raises:
             ConfigurationError: if the job can't run as configured; nothing was changed.
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over. The newer run replays the sealed sequences of this one.
         """
-        return _run(self._folders, self._session, observer)
+        from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
+
+        session, user = self._session, username()
+        with open_checked_run(self._folders, session, "run", user, observer) as (launch, settings, events, _):
+            seconds, fixed_settings = self.config.limits.seconds, self._folders.fixed_settings()
+            result = run(launch, settings, max_seconds=seconds, fixed=fixed_settings, observer=events)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
 
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a micro-batch of a streaming query: `stream.writeStream.foreachBatch(job.on_batch)`.
@@ -293,21 +299,6 @@ class Job(StoredJob):
     def rebucket(self, buckets: int | None = None, observer: Observer = _NULL_OBSERVER) -> RebucketResult:
         """Change the number of buckets, or the names or groups of datasets. See `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
-
-
-def _run(folders: JobFolders, session: SparkSession | None, observer: Observer | None) -> RunResult:
-    """Run, and compact by the policy of the job file in the same Spark session."""
-    from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
-
-    user = username()
-    with ExitStack() as stack:
-        sessions = stack if folders.config.compact is not None else None
-        with open_checked_run(folders, session, "run", user, observer, sessions) as (launch, settings, events, spark):
-            seconds, fixed_settings = folders.config.limits.seconds, folders.fixed_settings()
-            result = run(launch, settings, max_seconds=seconds, fixed=fixed_settings, observer=events)
-            end_run(settings.store, settings.epoch, clean=result.succeeded)
-        compact_after_run(folders, spark, result, user, observer)
-        return result
 
 
 def _store_of(other: Job, job: Job) -> JobStore:

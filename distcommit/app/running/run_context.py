@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import NamedTuple
@@ -57,19 +57,13 @@ class RunContext(NamedTuple):
 
 @contextmanager
 def open_run(
-    folders: JobFolders,
-    session: SparkSession | None,
-    command: str,
-    user: str,
-    observer: Observer | None = None,
-    sessions: ExitStack | None = None,
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
     """Open or create the store, acquire the job lock, start Spark if there is no session, and fence the job log with a
     new epoch. When the block ends, alerts are sent.
 
     Args:
         session: a Spark session to use; None to use the process's active session or to start one.
-        sessions: stops a session that was started when it is closed; None to stop it when the block ends.
 
     Raises:
         ConfigurationError, ConflictError, LockHeldError, FencedError: before the run has any effect.
@@ -81,7 +75,7 @@ def open_run(
     store = folders.opened(create=True)
     shared = not config.lock.enabled
     with (
-        observers(config, store, command) as configured,
+        observers(config, store) as configured,
         alerting(folders, store, run_id, SystemClock()),
         JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
     ):
@@ -105,9 +99,7 @@ def open_run(
             ):
                 yield RunContext(launch, settings, watching, own)
         finally:
-            if supplied is None and sessions is not None:
-                sessions.callback(stop_session, spark)
-            elif supplied is None:
+            if supplied is None:
                 stop_session(spark)
 
 
@@ -117,35 +109,25 @@ def _all(observer: Observer | None, configured: Sequence[Observer]) -> Observer 
 
 @contextmanager
 def open_checked_run(
-    folders: JobFolders,
-    session: SparkSession | None,
-    command: str,
-    user: str,
-    observer: Observer | None = None,
-    sessions: ExitStack | None = None,
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
     """Check the job, then begin a run with `open_reading_run`. The errors of `check_before_run` are raised before
     any effect.
     """
     check_before_run(folders, needs_java=session is None)
-    with open_reading_run(folders, session, command, user, observer, sessions) as run:
+    with open_reading_run(folders, session, command, user, observer) as run:
         yield run
 
 
 @contextmanager
 def open_reading_run(
-    folders: JobFolders,
-    session: SparkSession | None,
-    command: str,
-    user: str,
-    observer: Observer | None = None,
-    sessions: ExitStack | None = None,
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
     """Begin a run with `open_run`, and stage the source's data first if the source reads through Spark.
 
     Such a source names the staging function in `staged_by`. Within the block, the run's source reads the staged files.
     """
-    with open_run(folders, session, command, user, observer, sessions) as run:
+    with open_run(folders, session, command, user, observer) as run:
         source = folders.config.source
         if not source.staged_by:
             yield run

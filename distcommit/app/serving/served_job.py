@@ -161,7 +161,7 @@ class ServedJob:
         self._orders: SimpleQueue[_Run | _Change | _Leave] = SimpleQueue()
         self._store: tuple[FileSystem, str] | None = None
         self._began_ms: int | None = None
-        self._failures = self._epoch = self._live_epoch = 0
+        self._failures = self._epoch = 0
         self._wanted: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._supervise, name=f"job {name}", daemon=True)
         self._thread.start()
@@ -189,7 +189,7 @@ class ServedJob:
 
     def _end_run(self, user: str, at_ms: int) -> None:
         try:
-            if epoch := self._live_epoch:
+            if epoch := self._epoch:
                 put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, user, at_ms))
         except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
             logger.warning("the run can't be cancelled: %s", error, extra={"job": self.name})
@@ -240,7 +240,7 @@ class ServedJob:
             return self._run(is_triggered=is_triggered)
         except BaseException as error:
             logger.exception("a run could not be cancelled properly", extra={"job": self.name})
-            epoch, self._epoch, self._live_epoch = self._epoch, 0, 0
+            epoch, self._epoch = self._epoch, 0
             return Ended(self.name, Outcome.FAILED, epoch, 0, error_text(error))
 
     def _run(self, *, is_triggered: bool) -> Ended:
@@ -248,14 +248,14 @@ class ServedJob:
         if check.requests.paused and not (is_triggered or check.requests.triggers):
             return Ended(self.name, Outcome.PAUSED, 0, 0, f"paused by {check.requests.paused.requested_by}")
         self._inbox.put(TriggerTaken(self.name))
-        self._epoch, self._live_epoch, self._wanted = 0, 0, check.requests.triggers
+        self._epoch, self._wanted = 0, check.requests.triggers
         began_s = time.monotonic()
         outcome, text = (Outcome.FAILED, f"{_MAY_BE_PAUSED}: {check.problem}") if check.problem else self._outcome()
         if outcome is not Outcome.HELD:  # else they wait with it
             self._remove_trigger()
         self._failures = self._failures + 1 if outcome is Outcome.FAILED and not self._epoch else 0
         self._alert(text)
-        epoch, self._epoch, self._live_epoch = self._epoch, 0, 0
+        epoch, self._epoch = self._epoch, 0
         return Ended(self.name, outcome, epoch, time.monotonic() - began_s, text)
 
     def _outcome(self) -> tuple[Outcome, str]:
@@ -277,9 +277,6 @@ class ServedJob:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, RunBegan):
-            self._live_epoch = event.epoch
-            if self._epoch:
-                return  # a compaction after the run, which has an epoch of its own
             self._epoch = event.epoch
             self._inbox.put(RunBegun(self.name, event.epoch))
             self._remove_trigger()

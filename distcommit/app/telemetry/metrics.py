@@ -55,11 +55,6 @@ _COUNTED_BY_SINK = {
 _SINK = ["job", "branch", "sink"]
 
 
-def is_measured(command: str) -> bool:
-    """Return whether metrics include runs of a command. They leave out compactions, which publish records again."""
-    return not command.startswith("compact")
-
-
 def label(text: object) -> str:
     """Return text as the value of a label, with control characters escaped."""
     return printable(f"{text}"[:_TEXT])
@@ -146,14 +141,9 @@ class RunMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics, self._job, self._began_ms = metrics, "", 0
         self._phases: list[PhaseEnded] = []
-        self._is_measured = True
 
     def observe(self, event: Event) -> None:
         metrics = self._metrics
-        if isinstance(event, RunBegan):
-            self._is_measured = is_measured(event.command)
-        if not self._is_measured:
-            return
         match event:
             case RunBegan():
                 self._job, self._began_ms = label(event.job), event.at_ms

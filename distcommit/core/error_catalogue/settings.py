@@ -162,10 +162,10 @@ ENTRIES = (
     ErrorEntry(
         id="CUSTOM_CLASS_INVALID",
         error="ConfigurationError",
-        title="A custom class cannot be used",
-        cause="The class cannot be imported or created with its options, or has another base class.",
+        title="A custom class or function cannot be used",
+        cause="The class or function cannot be imported or used with its options, or the class has another base class.",
         impact=NO_RUN_BEGINS,
-        action="Correct the class or its options, and install it on the driver and on all executors.",
+        action="Correct the class or function or its options, and install it on the driver and on all executors.",
     ),
     ErrorEntry(
         id="COMMIT_GROUP_INVALID",

@@ -172,11 +172,11 @@ ENTRIES = (
         id="SOURCE_READER_CHANGED",
         error="PlanError",
         title="The Spark reader was changed",
-        cause="The dataset was read by another reader, or with other options, than the job file has now.",
+        cause="The dataset was read by another reader, other options or another transform than the job file has now.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the reader and its options, or set the watermark. Its present value continues with the new "
-            "reader, and skips the rows below the watermark. The value null publishes all rows again."
+            "Restore the reader, its options and source.transform, or set the watermark. Its present value continues "
+            "with the new reader, and skips the rows below the watermark. The value null publishes all rows again."
         ),
         command=_SET_WATERMARK,
     ),

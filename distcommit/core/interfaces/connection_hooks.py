@@ -34,3 +34,12 @@ class ConnectedSource(Connected):
     def planned_size(self, unit: WorkUnit) -> int:
         """Return the size of a work unit for display, in `size_unit`."""
         return unit.size
+
+
+class NamedCode:
+    """Settings that may name a function."""
+
+    def check_code(self) -> None:
+        """Import the function. Called by `distcommit check`, and before a run. The default imports nothing. Raises
+        ConfigurationError if the function can't be used.
+        """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.connection_hooks import ConnectedSource
+from distcommit.core.interfaces.connection_hooks import ConnectedSource, NamedCode
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
@@ -346,7 +346,7 @@ class Source(ConnectedSource, ABC):
         """Return an extractor for one task attempt."""
 
 
-class SourceSettings(Source):
+class SourceSettings(NamedCode, Source):
     """A source whose settings are the section `source` of a job file."""
 
     @property

@@ -22,6 +22,7 @@ from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.extract_settings import DescribedSource
 from distcommit.sources.plan_snapshot import is_count
 from distcommit.sources.spark.own_target_check import selects
+from distcommit.sources.spark.transform import FrameTransform, Option
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 _FETCH_OPTIONS = frozenset(
@@ -36,7 +37,6 @@ _FETCH_OPTIONS = frozenset(
 _FILE_SYSTEM = "fs."
 """Prefix of options of Hadoop's file systems, such as credentials, which do not change which rows are read."""
 _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
-Option = bool | int | float | str
 
 
 class SparkSource(DescribedSource):
@@ -58,6 +58,8 @@ class SparkSource(DescribedSource):
             all of each dataset again, to be published with `sink.publish: replace`.
         lookback: how far the end of the range stays behind the column's greatest value: seconds for timestamps, a
             number for integers.
+        transform: SQL or a function to apply to the rows of each dataset. If it changes, a dataset with a watermark is
+            not read, as with `options`.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -71,6 +73,7 @@ class SparkSource(DescribedSource):
     datasets: dict[str, dict[str, Option]] = Field(min_length=1)
     watermark: str = ""
     lookback: int | None = Field(default=None, ge=0, le=10**9)
+    transform: FrameTransform | None = None
 
     @field_validator("datasets")
     @classmethod
@@ -91,6 +94,17 @@ class SparkSource(DescribedSource):
         if not self.watermark and self.lookback is not None:
             yield SettingError("must not be set without watermark", "lookback")
 
+    @rule
+    def _publishes_ranges_of_single_rows(self) -> Iterator[SettingError]:
+        if self.watermark and self.transform is not None and not self.transform.row_wise:
+            yield SettingError(
+                "must be true with source.watermark, because each run transforms only the new rows",
+                *("transform", "row_wise"),
+                actual="false",
+                remedy="set it if each row of the result depends on one row alone. Otherwise, as with joins and"
+                " aggregations, remove watermark and lookback, and set sink.publish to replace",
+            )
+
     @property
     def reads_whole_units(self) -> bool:
         return True
@@ -107,7 +121,9 @@ class SparkSource(DescribedSource):
         return dataset_urn in self.datasets
 
     def reads(self, target: Target) -> bool:
-        return any(selects({**self.options, **own}, self.format, target) for own in self.datasets.values())
+        tables = self.transform.tables if self.transform is not None else {}
+        read = [*self.datasets.values(), *tables.values()]
+        return any(selects({**self.options, **own}, self.format, target) for own in read)
 
     @property
     def named_datasets(self) -> Sequence[str]:
@@ -120,12 +136,22 @@ class SparkSource(DescribedSource):
 
     def reader_options(self, dataset: str) -> dict[str, str]:
         """Return the reader options of a dataset as texts, the password included."""
+        return self.options_with(self.datasets[dataset])
+
+    def options_with(self, own: Mapping[str, Option]) -> dict[str, str]:
+        """Return the reader options of a dataset or a table with these own options, the password included."""
         password = with_secret_files(self.password.get_secret_value())
-        options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
+        options = {**self.options, **({"password": password} if password else {}), **own}
         return {name: _written(value) for name, value in options.items()}
 
+    def without_password(self, text: str, dataset: str) -> str:
+        """Return an error's text with the password of the dataset's reader hidden."""
+        password = self.reader_options(dataset).get("password")
+        return text.replace(password, "***") if password else text
+
     def reader_of(self, dataset: str) -> str:
-        """Return a digest, 12 hexadecimal digits, of the reader and the options that may change which rows are read.
+        """Return a digest, 12 hexadecimal digits, of the reader, the options that may change which rows are read, and
+        the transform.
 
         Another host of the same database has the same digest.
         """
@@ -133,7 +159,12 @@ class SparkSource(DescribedSource):
         options = {name.lower(): _written(value) for name, value in both.items()}
         names = [name for name in sorted(options) if name not in _FETCH_OPTIONS and not name.startswith(_FILE_SYSTEM)]
         relevant = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
-        return sha256(json.dumps([self.format.lower(), relevant]).encode()).hexdigest()[:12]
+        identity = [self.format.lower(), relevant, *([self.transform.identity] if self.transform is not None else [])]
+        return sha256(json.dumps(identity).encode()).hexdigest()[:12]
+
+    def check_code(self) -> None:
+        if self.transform is not None and self.transform.function:
+            self.transform.load()
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         raise _not_staged()

@@ -2,8 +2,8 @@
 
 Must not lock or change what it reads. Start reading at `settings`, then `plan_tables` (all tables), `next_range` (one
 table) and `extractor`. Only `database_connections` connects. `select_statements` has the statements that read rows;
-`table_reflection`, `columns` and `query_columns` describe tables. `settings`, `query_checks` and `table_selection` must
-not import SQLAlchemy, so that a job file can be read where SQLAlchemy is not installed.
+`table_reflection`, `columns` and `query_columns` describe tables. `settings` and `table_selection` must not import
+SQLAlchemy, so that a job file can be read where SQLAlchemy is not installed.
 """
 
 SETTINGS = "settings:SqlSource"

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.support.comparable_addresses import database_address
 from distcommit.core.watermark import Position
-from distcommit.sources.sql.query_checks import Query, tables_in
+from distcommit.sources.query_checks import Query, tables_in
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 QUERY_SEPARATOR = " of query "

@@ -4,11 +4,8 @@ and before late records."""
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
-from distcommit.app.admin.compact import find_compactable
-from distcommit.app.admin.compaction_turn import CompactionTurn
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.reading.snapshot_reader import read_store
@@ -30,38 +27,13 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 
 COMPACTED = World(max_attempts=1)
 SMALL_FILES = CompactionPolicy(target_file_bytes=1 << 20, min_files=2, closed_before_ms=1 << 62)
-_BY_JOB_FILE = replace(SMALL_FILES, rewrites_large=False, most_bytes=1 << 20)
 
 
 def growing_source(end: int) -> ModelSource:
     return ModelSource({"a": ModelDataset({"0": end, "1": 1}, units=2), "b": ModelDataset({"0": end})})
 
 
-_FIRST, _SECOND, _THIRD, _FOURTH = growing_source(1), growing_source(3), growing_source(4), growing_source(5)
-
-
-def _run_with_policy(machine: SimulatedPosix, source: ModelSource = _THIRD) -> None:
-    """Run and then compact, as a job with the section `compact` does."""
-    ended = COMPACTED.run(machine, source)
-    turn = CompactionTurn(_BY_JOB_FILE, ended.epoch)
-    if ended.succeeded:
-        flow = COMPACTED.flow(source, COMPACTED.files)
-        find_compactable(COMPACTED.store(machine), flow, _BY_JOB_FILE, dry_run=False, turn=turn)
-    if turn.chosen and not COMPACTED.compact(machine, source, _BY_JOB_FILE, turn.chosen).succeeded:
-        raise DistcommitError("small files cannot be compacted after a run")
-
-
-def _run_with_policy_again(machine: SimulatedPosix) -> str:
-    """Require that the next run merges the files, that runs delete the old ones, and that late records are added."""
-    _run_with_policy(machine)
-    if wrong := _wrong(machine, _THIRD, files=1):
-        return wrong
-    for _ in range(2):
-        _run_with_policy(machine)
-    if wrong := _wrong(machine, _THIRD, files=1, is_deleted=True):
-        return wrong
-    _run_with_policy(machine, _FOURTH)
-    return _wrong(machine, _FOURTH)
+_FIRST, _SECOND, _THIRD = growing_source(1), growing_source(3), growing_source(4)
 
 
 def _initial_machine() -> SimulatedPosix:
@@ -251,5 +223,4 @@ COMPACT = (
         )
         for runs in (0, 2)
     ),
-    Program("run-with-policy", _initial_machine, _run_with_policy, _run_with_policy_again),
 )

@@ -35,6 +35,7 @@ PAGING = (
     "source: {type: rest, url: 'https://h/', datasets: [a],"
     " watermark: {field: f, type: time, since: s, lookback: 0}, paging: {type: page, param: p, %s}}"
 )
+TRANSFORM = "source: {type: spark, format: orc, datasets: {a: {}}, %s}"
 FILES = "source: {type: files, paths: ['/a/{dataset}/*'], %s}"
 POSTGRESQL = "sink: {type: postgresql, url: 'postgresql://h/a', %s}"
 EMAIL = "alerts: {on_loss: true, emails: [{host: h, sender: a, recipients: [b], %s}]}"
@@ -79,11 +80,6 @@ BAD: dict[str, Bad] = {
         "freshness: 1\nschedule: {▶interval_s: 60}",
         "schedule.interval_s",
         "must be at most the smallest freshness target",
-    ),
-    "JobConfig._files_can_be_compacted": Bad(
-        "compact: {▶target_file_bytes: 2097152}\nsink: {target_file_bytes: 1048576}",
-        "compact.target_file_bytes",
-        "must be at most sink.target_file_bytes (1048576)",
     ),
     "JobConfig._previews_are_whole": Bad(
         FORK % "a: {sink: {type: console}}, b: {sink: {▶type: files}}",
@@ -137,9 +133,6 @@ BAD: dict[str, Bad] = {
     ),
     "ScheduleSettings._has_one_timetable": Bad(
         "schedule: {▶cron: '61 * * * *'}", "schedule.cron", "must be a cron expression with a next firing"
-    ),
-    "CompactSettings._can_be_met": Bad(
-        "compact: {▶min_files: 1}", "compact.min_files", "must be at least 2, because one file is not merged"
     ),
     "FreshnessSettings._short": Bad("freshness: {▶target: soon}", "freshness.target", "must be a duration"),
     "FreshnessSettings._has_target": Bad("▶freshness: {}", "freshness", "must have target, or targets"),
@@ -232,6 +225,22 @@ BAD: dict[str, Bad] = {
         "source: {type: spark, format: orc, datasets: {a: {}}, ▶lookback: 1}",
         "source.lookback",
         "must not be set without watermark",
+    ),
+    "SparkSource._publishes_ranges_of_single_rows": Bad(
+        TRANSFORM % "watermark: a, lookback: 0, transform: {sql: SELECT * FROM source, ▶row_wise: false}",
+        "source.transform.row_wise",
+        "must be true with source.watermark",
+    ),
+    "FrameTransform._has_one_text": Bad(
+        TRANSFORM % "▶transform: {}", "source.transform", "must have either sql or function"
+    ),
+    "FrameTransform._has_table_names": Bad(
+        TRANSFORM % "transform: {sql: SELECT * FROM source, tables: {▶source: {}}}",
+        "source.transform.tables.source",
+        "must be a name of letters, digits and _",
+    ),
+    "FrameTransform._is_query_of_dataset": Bad(
+        TRANSFORM % "transform: {▶sql: SELECT 1 FROM a}", "source.transform.sql", "must read the table source"
     ),
     "SqlSource._is_url": Bad(
         "source: {type: sql, ▶url: 'postgresql://u:hush@h/a', tables: [t], watermark: id, lookback: 0}",

@@ -57,9 +57,9 @@ _SECRETS = """\
 Errors, logs, alerts, status, run records and Spark's event log show `***` in place of secrets of 6 or more characters.
 A value is a secret if its name is one such as `password` or `token`, if it is below `headers` or `webhooks`, or if it
 is the password or the query of a URL. Values of `client`, `options`, `params`, `properties`, `catalog`, `alerts`,
-`spark.conf` and of a Spark reader's `datasets` are secrets as well, in the job file and in `--set`. They are shown if
-they are a plain word, a number, a path or a class, or if the job file shows them elsewhere. Options that Spark reads
-as it starts, such as `spark.driver.extraJavaOptions`, are arguments of its JVM, which `ps` shows.
+`spark.conf` and of a Spark reader's `datasets` and `tables` are secrets as well, in the job file and in `--set`. They
+are shown if they are a plain word, a number, a path or a class, or if the job file shows them elsewhere. Options that
+Spark reads as it starts, such as `spark.driver.extraJavaOptions`, are arguments of its JVM, which `ps` shows.
 
 `${file:/absolute/path}` is allowed in these places (`*` is any section, KEY any name in it, N a number in a list):
 

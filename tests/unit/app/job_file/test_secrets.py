@@ -59,6 +59,7 @@ def test_secret_file_elsewhere_is_refused_with_the_places_that_take_one() -> Non
         (f"source.client={{sasl.password: {SECRET}}}", "source.client=***"),
         (f"source.options.label={SECRET}", "source.options.label=***"),
         (f"spark.conf={{spark.x: {SECRET}}}", "spark.conf=***"),
+        (f"source.transform.tables={{t: {{label: {SECRET}}}}}", "source.transform.tables=***"),
         (f"source.url=postgresql://u:{SECRET}@h/d", "source.url=***"),
         ("source.password=${file:/run/secrets/one}", "source.password=${file:/run/secrets/one}"),
         ("commit.buckets=4", "commit.buckets=4"),

@@ -59,14 +59,12 @@ class Runs:
     def __init__(self) -> None:
         self.acts: dict[str, Callable[[Job], None]] = {}
         self.done: list[str] = []
-        self.observers: dict[str, Observer] = {}
         self._epochs = iter(range(1, 1_000))
         self.has_epoch = True
 
     def __call__(self, job: Job, observer: Observer) -> RunResult:
         epoch, name = next(self._epochs), job.config.job
         self.done.append(name)
-        self.observers[name] = observer
         if self.has_epoch:
             observer.observe(RunBegan(f"run-{epoch}", epoch, name, "run", "somebody", 0))
         if act := self.acts.get(name):
@@ -441,22 +439,6 @@ def test_time_limit_of_a_run_includes_the_time_of_its_alerts(folder: Path) -> No
     plan = read_job_files(folder, (), {})["a.yaml"].plan
     assert plan is not None
     assert plan.notify_ms == 500_000
-
-
-def test_compaction_after_a_run_is_cancelled_by_its_own_epoch(folder: Path) -> None:
-    job = Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2}))
-    store, serving = job.open_store(create=True), Serving(folder)
-
-    def compact_until_cancelled(_: Job) -> None:
-        serving.runs.observers["a"].observe(RunBegan("second", 50, "a", "compact after a run", "somebody", 0))
-        deadline_s = time.monotonic() + 60
-        while read_cancel(store.fs, store.roots.store, 50) is None:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
-
-    serving.runs.acts["a"] = compact_until_cancelled
-    assert serving.until("a.yaml", "committed").epoch == 1
-    assert [event.epoch for event in serving.events if event.event == "began"] == [1]
 
 
 def test_run_that_ignores_its_cancellation_ends_the_service(folder: Path, monkeypatch: Any) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile, is_measured
+from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
 from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_counts import (
     COMMIT_COUNTS,
@@ -41,32 +41,15 @@ def series(text: str) -> Series:
     }
 
 
-def a_run(
-    tell: Callable[[Event], None],
-    job: str,
-    epoch: int,
-    *reasons: Reason,
-    notes: Reasons = NO_NOTES,
-    command: str = "run",
-) -> None:
+def a_run(tell: Callable[[Event], None], job: str, epoch: int, *reasons: Reason, notes: Reasons = NO_NOTES) -> None:
     counts = RunCounts(datasets_published=3, records_published=30)
     outcome = RunOutcome.INCOMPLETE if reasons else RunOutcome.SUCCEEDED
-    tell(RunBegan(f"run-{epoch}", epoch, job, command, "me", 1_000_000 * epoch))
+    tell(RunBegan(f"run-{epoch}", epoch, job, "run", "me", 1_000_000 * epoch))
     tell(PhaseEnded("ingest", 1.5, True, RunCounts(records_read=40, bytes_read=4_000)))
     tell(PhaseEnded("drain", 0.5, True, counts, Reasons(reasons), notes))
     totals = RunCounts(records_read=40, datasets_published=3, records_published=30)
     totals = replace(totals, commit_attempts=5, commit_retries=2, target_ms=70)
     tell(RunEnded(outcome, 1_000_000 * epoch + 4_000, totals=totals))
-
-
-def test_compactions_are_left_out_because_they_publish_records_again() -> None:
-    registry = CollectorRegistry()
-    observer = Metrics(registry, totals=True).observer()
-    a_run(observer.observe, "orders", 1)
-    before = generate_latest(registry)
-    a_run(observer.observe, "orders", 2, command="compact after a run")
-    assert generate_latest(registry) == before
-    assert [is_measured(command) for command in ("run", "compact a", "compact after a run")] == [True, False, False]
 
 
 def test_counters_are_totals_and_gauges_are_of_the_newest_run() -> None:

@@ -22,7 +22,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.run import run
 from distcommit.protocol.seal_decision import RetryPolicy
-from distcommit.sources.sql.query_checks import Query
+from distcommit.sources.query_checks import Query
 from distcommit.sources.sql.select_statements import Table
 from distcommit.sources.sql.settings import SqlSource
 from tests.simulation.world import World

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.sources.sql.query_checks import Query, queries_of
+from distcommit.sources.query_checks import Query, queries_of
 from distcommit.sources.sql.settings import SqlSource
 from tests.unit.sources.sql.sql_tables import source
 

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
-from distcommit.sources.sql.query_checks import Query
+from distcommit.sources.query_checks import Query
 from tests.unit.sources.sql.sql_tables import source
 
-DIALECTS = ("postgresql", "mysql", "sqlite")
+DIALECTS = ("postgresql", "mysql", "sqlite", "spark")
 GOOD = [
     "SELECT id FROM t",
     "with x as (select 1 as id) select id from x",
@@ -44,6 +44,7 @@ def test_trailing_semicolons_and_comments_are_removed(end: str, dialect: str) ->
         ("mysql", "SELECT `;`, '\\';(', \"\\\";(\", 5--3 AS n # ; (\n FROM t"),
         ("mysql", "SELECT /*! SQL_NO_CACHE */ id, @@version FROM t"),
         ("sqlite", "SELECT [;(], `;)` FROM t"),
+        ("spark", "SELECT `;`, '\\';(', r'\\', \"\\\";(\", a::int /* a /* nested ; */ ( */ FROM t"),
     ],
 )
 def test_quotes_and_comments_are_parsed_by_the_database_s_dialect(dialect: str, text: str) -> None:
@@ -79,6 +80,7 @@ def test_text_that_is_not_a_query_is_rejected(text: str, message: str, dialect: 
         ("postgresql", "SELECT id FROM t WHERE s = $1", r"\$1"),
         ("mysql", "SELECT id FROM t WHERE s = ?", r"\?"),
         ("sqlite", "SELECT id FROM t WHERE s = ?", r"\?"),
+        ("spark", "SELECT id FROM t WHERE s = ?", r"\?"),
         ("sqlite", "SELECT id FROM t WHERE s = ?1", r"\?1"),
         ("sqlite", "SELECT id FROM t WHERE s = :low", ":low"),
         ("sqlite", "SELECT id FROM t WHERE s = @low", "@low"),

@@ -39,11 +39,19 @@ _SCANNERS = {
             "open": r"/\*|'|\"|`|\[",
             "mark": r"\?\d*|[:@$]\w+",
         },
+        "spark": {
+            "comment": r"--[^\r\n]*",
+            "quoted": rf"[rR](?:'[^']*'|\"[^\"]*\")|{_ESCAPED}|`(?:[^`]|``)*`",
+            "open": r"/\*|'|\"|`",
+            "mark": r"\?",
+        },
     }.items()
 }
 """Patterns of tokens by dialect. `mark` matches placeholders of values, `open` the begin of an unclosed quote or
 comment.
 """
+_NESTING = frozenset({"postgresql", "spark"})
+"""Dialects whose comments may contain comments."""
 _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
@@ -124,8 +132,8 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
         word = token[0] if token is not None else ";"
         upper, is_quoted = word.upper(), token is not None and token.lastgroup == "quoted"
         if is_awaited and upper in _BEFORE_TABLES:
-            continue
-        if is_awaited and word == ".":
+            pass
+        elif is_awaited and word == ".":
             parts.append("")
         elif is_awaited and not parts[-1] and (is_quoted or _NAME.match(word)) and upper != "SELECT":
             parts[-1] = _unquoted(word)
@@ -157,7 +165,7 @@ def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: 
         return False
     level = levels[-1]
     level.has_select |= upper == "SELECT"
-    level.lists_tables &= upper not in _AFTER_TABLES
+    level.lists_tables &= upper not in _AFTER_TABLES and (before, upper) != ("LATERAL", "VIEW")
     begins = upper == "FROM" and level.has_select and before != "DISTINCT"
     level.lists_tables |= begins
     return begins or upper == "JOIN" or (upper == "," and level.lists_tables)
@@ -172,7 +180,7 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
     while match := scanner.match(text, at):
         at = match.end()
         if match.lastgroup == "open":
-            at = _end_of_nested(text, match.start()) if dialect == "postgresql" and match[0] == "/*" else 0
+            at = _end_of_nested(text, match.start()) if dialect in _NESTING and match[0] == "/*" else 0
             if not at:
                 raise SettingError(_NOT_CLOSED.format(text[match.start() : match.start() + 30]))
         elif match.lastgroup not in ("space", "comment"):

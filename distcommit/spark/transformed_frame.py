@@ -1,0 +1,138 @@
+"""Application of `source.transform` to the DataFrame of a dataset, and the proof that a transform is row-wise.
+
+A row-wise transform computes each row of its result from one row of the dataset, and keeps that row's value in the
+watermark column. So the result for a range of the column is independent of the other rows: the transform and the
+selection of a range can be exchanged. Only such results may be published by ranges. The proof is Spark's plan.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from distcommit.core.errors import DistcommitError, SourceError, kind_of, reason_text
+from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.transform import DATASET, FrameTransform
+from distcommit.spark.job_failure_texts import failure_text
+from distcommit.spark.task_launch import over_connect
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while a transform is applied: names of views are those of the session, and functions need not be thread-safe."""
+_ROW_WISE = frozenset(
+    {"Project", "Filter", "Generate", "SubqueryAlias", "View", "Repartition", "RepartitionByExpression", "Sort"}
+)
+"""Operators of Spark's plans whose output rows are each computed from one input row, or that only order rows."""
+_GENERATORS = frozenset({"Explode", "PosExplode", "Inline"})
+
+
+def transformed(read: DataFrame, source: SparkSource, urn: str) -> DataFrame:
+    """Return the result of the source's transform; the rows that were read if it has none.
+
+    Raises:
+        SourceError: if the transform fails, or with a watermark column if it is not proved to be row-wise.
+        ConfigurationError: if the function can't be imported.
+    """
+    transform = source.transform
+    if transform is None:
+        return read
+    if over_connect(read.sparkSession):
+        raise _invalid(urn, transform, "a session that is not of Spark Connect", "Spark Connect", "unset spark.remote")
+    mark = f"distcommit_{uuid.uuid4().hex}"
+    with _ONE_AT_A_TIME:
+        result = _applied(read.alias(mark), source, transform, urn)
+    names = result.columns
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        todo = "select or rename the columns individually"
+        raise _invalid(urn, transform, "columns of different names", f"several {', '.join(repeated)}", todo)
+    if column := source.watermark:
+        if operation := _first_not_row_wise(result, mark):
+            expected = "operations on single rows, such as select, filter and explode"
+            todo = (
+                "leave the operation out, or remove source.watermark and row_wise and set sink.publish to replace, so"
+                " that each run publishes the whole result"
+            )
+            raise _invalid(urn, transform, expected, f"operation {operation}", todo)
+        if not _keeps(column, read, result):
+            found = "a computed column of that name" if column in names else f"columns {', '.join(names)}"
+            todo = "select the column itself, and compute under other names"
+            raise _invalid(urn, transform, f"the dataset's own column {column!r}", found, todo)
+    return result
+
+
+def _applied(read: DataFrame, source: SparkSource, transform: FrameTransform, urn: str) -> DataFrame:
+    try:
+        result = _queried(read, source, transform) if transform.sql else transform.load()(read)
+    except (DistcommitError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: it ends the dataset, not the run
+        cause = source.without_password(f"{kind_of(error)}: {failure_text(str(error))}", urn)
+        raise _invalid(urn, transform, "a result", reason_text(cause, 1000), "correct it") from error
+    if not isinstance(result, DataFrame) or result.isStreaming:
+        found = "a streaming DataFrame" if isinstance(result, DataFrame) else f"a {type(result).__name__}"
+        raise _invalid(urn, transform, "a DataFrame", found, "return a DataFrame from the function")
+    return result
+
+
+def _queried(read: DataFrame, source: SparkSource, transform: FrameTransform) -> DataFrame:
+    """Return the result of the SQL. Its tables are views of the session only while Spark analyzes the SQL."""
+    spark, views = read.sparkSession, list[str]()
+    try:
+        for name, frame in [(DATASET, read), *_tables(spark, source, transform)]:
+            frame.createTempView(name)
+            views.append(name)
+        return spark.sql(transform.query)
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
+
+
+def _tables(spark: SparkSession, source: SparkSource, transform: FrameTransform) -> Iterator[tuple[str, DataFrame]]:
+    for name, own in transform.tables.items():
+        yield name, spark.read.format(source.format).options(**source.options_with(own)).load()
+
+
+def _first_not_row_wise(result: DataFrame, mark: str) -> str:
+    """Return the first operation between the result and the dataset's rows that is not row-wise; empty if all are."""
+    plan = _plan(result)
+    if not plan.subqueriesAll().isEmpty():
+        return "a subquery in an expression"
+    while (name := str(plan.nodeName())) in _ROW_WISE:
+        if name == "SubqueryAlias" and plan.alias() == mark:
+            return ""
+        if name == "Generate" and (generator := str(plan.generator().nodeName())) not in _GENERATORS:
+            return generator
+        plan = plan.child()
+    return name
+
+
+def _keeps(column: str, read: DataFrame, result: DataFrame) -> bool:
+    """Return whether a column of the result is the column that was read. Spark gives each computed column an id."""
+    ids = [
+        {str(attribute.exprId()) for attribute in _attributes(frame) if attribute.name() == column}
+        for frame in (read, result)
+    ]
+    return bool(ids[0]) and ids[0] == ids[1]
+
+
+def _attributes(frame: DataFrame) -> Iterator[Any]:
+    output = _plan(frame).output()
+    return (output.apply(index) for index in range(output.size()))
+
+
+def _plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _invalid(urn: str, transform: FrameTransform, expected: str, found: str, todo: str) -> SourceError:
+    return SourceError(
+        f"the result of {transform.name} cannot be published",
+        id="SOURCE_SETTINGS_INVALID",
+        dataset=urn,
+        expected=expected,
+        found=found,
+        todo=todo,
+    )
