@@ -77,7 +77,6 @@ SMALL_MODULES: dict[str, str] = {
     "core/error_catalogue/entry.py": "all modules with entries import it",
     "core/error_handling/foreign_errors.py": "the one place that catches panics of native code",
     "core/interfaces/clock.py": "an interface, which must not read the time itself",
-    "core/interfaces/connection_hooks.py": "hooks that sources and sinks share",
     "core/interfaces/provenance.py": "a part of the interface of sources that sinks use without the rest",
     "core/records/run_outcome.py": "stored values that four packages use without the record",
     "core/support/child_program_source.py": "two packages start child processes with it",
