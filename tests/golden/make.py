@@ -89,6 +89,19 @@ def make_texts(folder: Path) -> None:
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
+def make_ledgers(folder: Path) -> None:
+    """Write the parts of the ledgers of tables, a row of Kafka's, and the column `covered` of a database's."""
+    for name, part in samples.ledger_parts().items():
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(part))
+    (folder / "database-covered.json").write_bytes(msgspec.json.encode(samples.covered()))
+
+
+def make_properties(folder: Path) -> None:
+    """Write the property of each kind of maintenance unit."""
+    for name, kind in samples.MAINTENANCE.items():
+        (folder / f"{name}.json").write_text(kind.unit("orders", "", 3).properties["maintenance"], encoding="utf-8")
+
+
 def make_files(folder: Path) -> None:
     """Write a data file of each format, with its footer and the checksum of its records."""
     for extension, rows in data_samples().items():
@@ -164,6 +177,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "documents": make_documents,
     "tables": make_tables,
     "texts": make_texts,
+    "ledgers": make_ledgers,
+    "properties": make_properties,
     "files": make_files,
     "job": make_stopped_job,
     "jobs": make_jobs,

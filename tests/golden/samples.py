@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.core.dataset_urn import folder_of
+from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
 from distcommit.core.records.deferred_records import deferred
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
@@ -28,6 +29,12 @@ from distcommit.core.records.log_records import (
     Record,
     SetWatermark,
     SetWatermarks,
+)
+from distcommit.core.records.maintenance_units import (
+    CompactedFiles,
+    ExpiryCutoff,
+    MaintenanceKind,
+    ReprocessedFiles,
 )
 from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
@@ -58,8 +65,10 @@ from distcommit.core.work_units import (
 )
 from distcommit.engine.run_events import Progressed
 from distcommit.fs.object_stores.staged_upload_marker import UploadMarker
+from distcommit.sinks.delta import ledger as delta_ledger
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
+from distcommit.sinks.table_formats import ledger_files
 from distcommit.stores.folders.folder_claims import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
@@ -599,3 +608,61 @@ ROOT = SnapshotManifest(
     is_settled=False,
     buckets={3: SnapshotBucket(7, SEEN)},
 )
+
+
+TABLE_ID = "0b9f1c52-7a44-4a57-9a3b-0d8f3a4c1e11"
+"""The id of the table whose ledger the samples are."""
+STORE_ID = "0f" * 16
+
+
+def covered() -> tuple[Covered, ...]:
+    """Return the input records of a ledger row: of an older incarnation, and of the present one in a fork."""
+    holes = OffsetSets()
+    holes.add_range("1", 3, 5)
+    return (
+        Covered(incarnation="older", offsets=offsets().to_text(), rows=9),
+        Covered(
+            incarnation="topic-id",
+            branches=("late", "main"),
+            offsets=offsets().to_text(),
+            holes=holes.to_text(),
+            filtered={"late": holes.to_text()},
+            rows=11,
+            duplicates=1,
+            makes_several=True,
+        ),
+    )
+
+
+def ledger_row() -> LedgerRow:
+    """Return a ledger row with all fields set."""
+    return LedgerRow(
+        dataset_urn=_URN, branch="main", epoch=7, base=5, revoked=6, commit_id="0123456789abcdef" * 2, covered=covered()
+    )
+
+
+def ledger_parts() -> dict[str, msgspec.Struct]:
+    """Return the parts of the ledgers of tables and of Kafka, by the name of their golden file."""
+    rows = (ledger_row(), LedgerRow(dataset_urn="b", branch="main"))
+    text = ledger_files._LedgerRoot(base=f"{'0a' * 32}.json", deltas=(f"{'0b' * 32}.json",))
+    return {
+        "table-text": ledger_files._LedgerRoot(rows=rows),
+        "table-text-files": text,
+        "table-file": ledger_files._File(table=TABLE_ID, store=STORE_ID, nonce=WRITER_ID, rows=rows),
+        "delta-file": delta_ledger._File(
+            table=TABLE_ID, store=STORE_ID, nonce=WRITER_ID, text=msgspec.json.encode(text).decode()
+        ),
+        "kafka-row": ledger_row(),
+    }
+
+
+MAINTENANCE: dict[str, MaintenanceKind] = {
+    "maintenance-reprocess": ReprocessedFiles(
+        "late", ("late", "main"), 5, (3, 4), ("_rejected/orders/0000000004-u-a-0001.parquet",)
+    ),
+    "maintenance-expire": ExpiryCutoff(1_700_000_000_000, 5),
+    "maintenance-compact": CompactedFiles(
+        "main", 5, ("orders/0000000003-u-a-0001.parquet", "orders/0000000004-u-b-0001.parquet")
+    ),
+}
+"""Each kind of maintenance unit, by the name of the golden file with its property."""

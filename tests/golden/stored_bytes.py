@@ -21,6 +21,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.records.log_records import Intent
 from distcommit.core.work_units import DatasetPlan, TaskState
@@ -44,8 +45,11 @@ from distcommit.protocol.paths.store import (
 )
 from distcommit.protocol.record_effects import apply
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.databases.row_loading_committer import as_row
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offset_sets import OffsetSets
+from distcommit.sinks.kafka.client import _row as decode_row
+from distcommit.sinks.table_formats.ledger_files import Ledgers
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
@@ -245,6 +249,32 @@ def _read_offsets(data: bytes) -> object:
     return OffsetSets.from_text(data.decode(errors="surrogateescape"))
 
 
+def _ledger_part(kind: type[msgspec.Struct]) -> Callable[[bytes], object]:
+    ledgers = Ledgers(SimulatedFileSystem(SimulatedPosix()), "/output", samples.STORE_ID)
+    return lambda data: ledgers.decoded(data, kind, path=PATH)
+
+
+def _read_kafka_row(data: bytes) -> object:
+    return decode_row(b'["store", "orders", "main"]', data, "ledger")
+
+
+def _read_covered(data: bytes) -> object:
+    row = samples.ledger_row()
+    return as_row((row.dataset_urn, row.branch, row.epoch, row.base, row.revoked, row.commit_id, data))
+
+
+_LEDGERS = (
+    *(
+        Reader(
+            name.replace("-", " "),
+            (msgspec.json.encode(part),),
+            _read_kafka_row if isinstance(part, LedgerRow) else _ledger_part(type(part)),
+            names_path=False,
+        )
+        for name, part in samples.ledger_parts().items()
+    ),
+    Reader("database covered", (msgspec.json.encode(samples.covered()),), _read_covered, names_path=False),
+)
 _FILES = tuple(
     Reader(
         f"{form} file",
@@ -331,5 +361,6 @@ READERS = (
             ("offsets", (samples.offsets().to_text().encode(),), _read_offsets, (CorruptError,), False),
         )
     )
+    + _LEDGERS
     + _FILES
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,12 +15,16 @@ import pytest
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Intent, Record
+from distcommit.core.records.maintenance_units import maintenance_kind
+from distcommit.core.watermark import Watermark
+from distcommit.core.work_units import WorkUnit
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.staged_upload_marker import decode_marker, encode_marker
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offset_sets import OffsetSets
+from distcommit.sinks.table_formats.ledger_files import Ledgers
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import dump_steps, load_steps
@@ -36,9 +41,10 @@ from distcommit.stores.state.plan_and_task_state_encoding import (
 )
 from tests.golden import samples
 from tests.golden.make import DOCUMENTS, GOLDEN, WRITERS, data_samples, make
-from tests.golden.stored_bytes import PATH, SampleSink
+from tests.golden.stored_bytes import PATH, READERS, SampleSink, _file_system
 from tests.simulation.damage import sealed_segment
 
+READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
 TABLES: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes], Any]] = {
     "plan": (decode_plan, encode_plan, samples.PLAN),
@@ -101,6 +107,40 @@ def test_footer_is_decoded_and_encoded_unchanged(name: str, footer: Footer) -> N
 def test_offsets_are_decoded_to_the_encoded_value() -> None:
     assert OffsetSets.from_text(golden("texts/offsets.txt").decode()) == samples.offsets()
     assert OffsetSets.from_text(samples.offsets().to_text()) == samples.offsets()
+
+
+@pytest.mark.parametrize("name", samples.ledger_parts())
+def test_part_of_a_ledger_is_decoded_and_encoded_unchanged(name: str) -> None:
+    part, data = samples.ledger_parts()[name], golden(f"ledgers/{name}.json")
+    assert READ[name.replace("-", " ")].read(data) == part
+    assert msgspec.json.encode(part) == data
+
+
+def test_covered_records_of_a_database_are_decoded_and_encoded_unchanged() -> None:
+    row = msgspec.structs.replace(samples.ledger_row(), covered=samples.covered())
+    assert READ["database covered"].read(golden("ledgers/database-covered.json")) == row
+    assert msgspec.json.encode(row.covered) == golden("ledgers/database-covered.json")
+
+
+def test_ledger_of_a_table_is_read_from_its_text_and_files() -> None:
+    """The names of the files are the SHA-256 of their bytes."""
+    data = golden("ledgers/table-file.json")
+    name = f"{sha256(data).hexdigest()}.json"
+    ledgers = Ledgers(_file_system(f"/output/.distcommit/ledgers/{name}", data), "/output", samples.STORE_ID)
+    assert ledgers.name == f"distcommit.{samples.STORE_ID}"
+    by_file = ledgers.read(f'{{"base":"{name}"}}', samples.TABLE_ID)
+    by_text = ledgers.read(golden("ledgers/table-text.json").decode(), samples.TABLE_ID)
+    assert by_file.rows == by_text.rows
+    assert (by_file.files, by_text.files) == ((name,), ())
+    assert next(iter(by_text.rows.values())) == samples.ledger_row()
+
+
+@pytest.mark.parametrize("name", samples.MAINTENANCE)
+def test_property_of_a_maintenance_unit_is_decoded_to_the_encoded_value(name: str) -> None:
+    text = golden(f"properties/{name}.json").decode()
+    unit = WorkUnit("", "orders", Watermark({}), Watermark({}), 3, {"maintenance": text})
+    assert maintenance_kind(unit) == samples.MAINTENANCE[name]
+    assert samples.MAINTENANCE[name].unit("orders", "", 3).properties == {"maintenance": text}
 
 
 def test_steps_of_a_sequence_are_decoded_and_encoded_unchanged() -> None:
@@ -172,7 +212,7 @@ def test_golden_folder_equals_the_files_written_now(name: str, tmp_path: Path) -
         {path.name: path.read_bytes() for path in folder.iterdir()} for folder in (tmp_path / name, GOLDEN / name)
     )
     assert set(created) == set(committed)
-    if name in ("documents", "texts"):
+    if name in ("documents", "texts", "ledgers", "properties"):
         assert created == committed
 
 

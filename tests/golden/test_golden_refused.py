@@ -41,6 +41,8 @@ JSON = [
     ("documents/compaction.json", "tombstone"),
     ("documents/store.json", "store marker"),
     ("texts/footer.txt", "footer"),
+    ("ledgers/table-file.json", "table file"),
+    ("ledgers/kafka-row.json", "kafka row"),
 ]
 
 
@@ -62,6 +64,15 @@ def steps_of_version(data: bytes, version: int) -> bytes:
     return checked_segment(zlib.compress(body, 1), len(body))
 
 
+def json_of_version(data: bytes, version: int) -> bytes:
+    return msgspec.json.encode({**msgspec.json.decode(data), "version": version})
+
+
+def covered_of_version(data: bytes, version: int) -> bytes:
+    """Return an object with a version, which is what a list becomes in another version."""
+    return msgspec.json.encode({"version": version, "entries": msgspec.json.decode(data)})
+
+
 VERSIONED: list[tuple[str, str, Callable[[bytes, int], bytes]]] = [
     ("segments/fence.seg", "segment", of_version),
     ("segments/intent-rename.seg", "steps", steps_of_version),
@@ -80,6 +91,12 @@ VERSIONED: list[tuple[str, str, Callable[[bytes, int], bytes]]] = [
     ("tables/run_table.parquet", "run table", table_of_version),
     ("texts/footer.txt", "footer", text_of_version),
     ("texts/offsets.txt", "offsets", text_of_version),
+    ("ledgers/table-text.json", "table text", json_of_version),
+    ("ledgers/table-text-files.json", "table text files", json_of_version),
+    ("ledgers/table-file.json", "table file", json_of_version),
+    ("ledgers/delta-file.json", "delta file", json_of_version),
+    ("ledgers/kafka-row.json", "kafka row", json_of_version),
+    ("ledgers/database-covered.json", "database covered", covered_of_version),
 ]
 """Golden file, its reader, and a function that changes the file's version. Locks and progress have no version. A
 request to cancel or to pause counts whatever its contents."""

@@ -3,13 +3,24 @@
 A row changes in one transaction with the data. It proves the newest committed epoch, which replay checks, and lists the
 source positions of all committed data, which the audit and `rebuild` read. The size of a ledger does not depend on the
 number of runs.
+
+A ledger has a format version, and each reader checks it before it uses the rows.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from distcommit.core.errors import UnknownVersionError
+from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH
+
+LEDGER_VERSION = 1
+
+
+class _Version(msgspec.Struct):
+    version: int = LEDGER_VERSION
+    """Format version, which is read before any other field."""
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +69,29 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     revoked: int = 0
     commit_id: str = ""
     covered: tuple[Covered, ...] = ()
+
+
+def check_json_version(data: bytes | str, **subject: str) -> None:
+    """Check the version of a JSON text of a ledger, which is 1 if the text does not name it.
+
+    Args:
+        data: the text.
+        subject: names of the ledger and its part, for the error.
+
+    Raises:
+        UnknownVersionError: if it is another version.
+        msgspec.DecodeError: if the text is not a JSON object, or its version is not a number; also UnicodeDecodeError,
+            RecursionError.
+    """
+    check_version(from_json(data, _Version).version, **subject)
+
+
+def check_version(version: int, **subject: str) -> None:
+    if version != LEDGER_VERSION:
+        raise UnknownVersionError(
+            "a ledger has an unknown format version",
+            expected=f"version {LEDGER_VERSION}",
+            found=f"version {version}",
+            todo="run the version of distcommit that wrote it. Nothing was written",
+            **subject,
+        )

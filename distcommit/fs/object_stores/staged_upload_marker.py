@@ -1,6 +1,6 @@
 """Marker of a staged file in an object store: a small object with the id of the multipart upload.
 
-Specification: `tests/golden/README.md`.
+Specification: `conf/docs/reference/formats-data-files.md`.
 """
 
 from __future__ import annotations

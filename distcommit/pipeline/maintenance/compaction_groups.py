@@ -6,7 +6,6 @@ partition's offsets increase from file to file. So the merged file has its recor
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,16 +28,11 @@ class CompactionPolicy:
         min_files: number of files that a merged file replaces at least. If the target size is reached, two are enough.
         closed_before_ms: files that ended later are left, in milliseconds since 1970. A file in a time folder ends with
             the folder's period, any other file with its modification.
-        rewrites_large: whether a file is merged that is larger than all later files of its group together. If not, a
-            merged file grows to at least twice its size each time, so that few runs rewrite its records.
-        most_bytes: size of the merged files of a dataset after which the others are left.
     """
 
     target_file_bytes: int
     min_files: int
     closed_before_ms: int
-    rewrites_large: bool = True
-    most_bytes: int = sys.maxsize
 
     def admits(self, size_bytes: int, end_ms: int, target_file_bytes: int) -> bool:
         """Return whether a file is old enough, and small for that target size of its branch."""
@@ -48,17 +42,7 @@ class CompactionPolicy:
         """Return whether a folder may have a group of files to merge, by the sizes of its small files."""
         if sum(sizes) > min(self.target_file_bytes, target_file_bytes):
             return True
-        return len(self._merged(sorted(sizes, reverse=True))) >= max(2, self.min_files)
-
-    def merged(self, files: list[LiveFile]) -> list[LiveFile]:
-        """Return the files of a group without the leading ones that are too large to be written again."""
-        kept = self._merged([file.size_bytes for file in files])
-        return files[len(files) - len(kept) :]
-
-    def _merged(self, sizes: Sequence[int]) -> Sequence[int]:
-        while sizes and not self.rewrites_large and sizes[0] > sum(sizes[1:]):
-            sizes = sizes[1:]
-        return sizes
+        return len(sizes) >= max(2, self.min_files)
 
 
 @dataclass(slots=True)
@@ -109,13 +93,12 @@ def compaction_groups(
             group = _Group()
             with_same_key.append(group)
         group.add(file, ranges)
-    chosen, remaining = list[list[LiveFile]](), policy.most_bytes
-    for group in (group for with_same_key in groups.values() for group in with_same_key):
-        merged = group.files if group.is_full else policy.merged(group.files)
-        if len(merged) >= (2 if group.is_full else max(2, policy.min_files)) and remaining > 0:
-            chosen.append(merged)
-            remaining -= sum(file.size_bytes for file in merged)
-    return chosen
+    return [
+        group.files
+        for with_same_key in groups.values()
+        for group in with_same_key
+        if len(group.files) >= (2 if group.is_full else max(2, policy.min_files))
+    ]
 
 
 def epochs_of(footer: Footer) -> tuple[int, ...]:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import msgspec
 import pyarrow as pa
 
-from distcommit.core.errors import ConflictError
+from distcommit.core.errors import ConflictError, CorruptError
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
-from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.interfaces.ledger import Covered, LedgerRow, check_version
 from distcommit.core.support.decoding import converted
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.databases.arrow_conversion import refused_value
@@ -215,9 +215,24 @@ class RowLoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """Return a ledger row from values of `LEDGER_COLUMNS`; `covered` may be JSON or decoded."""
+    """Return a ledger row from values of `LEDGER_COLUMNS`; `covered` may be JSON or decoded. In version 1 it is a list.
+    Raises UnknownVersionError if it is an object with another version, and CorruptError if it is not valid."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
-    plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
+    try:
+        plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
+        if isinstance(plain, Mapping) and type(plain.get("version")) is int:
+            check_version(plain["version"], table=LEDGER, dataset=dataset, branch=branch)
+        entries = converted(plain, list[Covered])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptError(
+            "a row of the ledger can't be read",
+            id="LEDGER_CORRUPT",
+            table=LEDGER,
+            dataset=dataset,
+            branch=branch,
+            found=f"{error}: {str(covered)[:80]!r}",
+            todo="restore its column `covered` from a backup of the database. Nothing was written",
+        ) from error
     return LedgerRow(
         dataset_urn=dataset,
         branch=branch,
@@ -225,7 +240,7 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
         base=base,
         revoked=revoked,
         commit_id=commit_id,
-        covered=tuple(converted(plain, list[Covered])),
+        covered=tuple(entries),
     )
 
 

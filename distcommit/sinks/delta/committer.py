@@ -18,7 +18,6 @@ from distcommit.core.interfaces.committer import (
     CommitRequest,
     Committed,
     CommitterContext,
-    FailedForGood,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
@@ -171,7 +170,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         try:
             self._try(batch)
         except (ConfigurationError, CorruptError) as error:
-            batch.answer_all(FailedForGood(str(error)))
+            self.refused(batch, error)
         except Exception as error:  # noqa: BLE001 - of one table: the others continue
             self.failed([batch], error)
 

@@ -16,10 +16,9 @@ from deltalake import DeltaTable
 
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.file_names import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
-from distcommit.sinks.table_formats.ledger_files import LEDGER_VERSION, Ledger, LedgerFile, Ledgers
+from distcommit.sinks.table_formats.ledger_files import Ledger, LedgerFile, Ledgers
 
 
 class _File(LedgerFile, frozen=True, kw_only=True):
@@ -57,7 +56,8 @@ class TableLedgers:
 
     def read(self, table: DeltaTable) -> Ledger:
         """Return the ledger of the loaded version. Its `files` begin with the file that the transaction names. Raises
-        CorruptError if a file is missing or damaged, and OSError if it can't be read now."""
+        UnknownVersionError if a file is of another version, CorruptError if it is missing or damaged, and OSError if it
+        can't be read now."""
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
@@ -65,8 +65,8 @@ class TableLedgers:
         data = self._files.get(name)
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
-        file = from_json(data, _File)
-        if (file.version, file.table, file.store) != (LEDGER_VERSION, identity, self._store):
+        file = self._files.decoded(data, _File, path=name)
+        if (file.table, file.store) != (identity, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
         ledger = self._files.read(file.text, identity)
         return Ledger(ledger.rows, (name, *ledger.files))

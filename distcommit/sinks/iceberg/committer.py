@@ -17,7 +17,6 @@ from distcommit.core.interfaces.committer import (
     CommitRequest,
     Committed,
     CommitterContext,
-    FailedForGood,
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
@@ -179,7 +178,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         try:
             return self._stage(batch, table)
         except CorruptError as error:
-            batch.answer_all(FailedForGood(str(error)))
+            self.refused(batch, error)
         except Exception as error:  # noqa: BLE001 - of one table's client or file system: other tables continue
             batch.answer_all(RetryLater(error_text(error)))
         return None

@@ -26,8 +26,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.core.errors import ConfigurationError, CorruptError, TransientError
-from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.errors import ConfigurationError, CorruptError, TransientError, UnknownVersionError
+from distcommit.core.interfaces.ledger import LedgerRow, check_json_version
 from distcommit.core.redaction import is_public
 from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.retries import tries
@@ -157,6 +157,7 @@ class KafkaTarget:
         Raises:
             KafkaException: if a request fails, for instance because no broker answers.
             TransientError: if an answer takes too long, or an open transaction of another producer hides later rows.
+            UnknownVersionError: if a row is of another version.
             CorruptError: if a row is not valid.
         """
         rows, damaged = self.readable_rows(admin, number)
@@ -179,7 +180,7 @@ class KafkaTarget:
                 key = message.key() or b""
                 rows.pop(key, None)
                 try:
-                    rows[key] = _row(message.value(), self.ledger)
+                    rows[key] = _row(key, message.value(), self.ledger)
                 except CorruptError as error:
                     damaged[key] = error
         return rows, damaged
@@ -331,8 +332,9 @@ def _created(target: KafkaTarget, admin: AdminClient) -> str:
     )
 
 
-def _row(value: bytes | None, topic: str) -> LedgerRow:
+def _row(key: bytes, value: bytes | None, topic: str) -> LedgerRow:
     try:
+        check_json_version(value or b"", topic=topic, row=str(row_name(key)))
         return from_json(value or b"", LedgerRow)
     except NOT_OURS as error:
         raise CorruptError(
@@ -340,15 +342,23 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
         ) from None
 
 
-def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
+def ledger_problems(
+    number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]
+) -> Iterator[str | UnknownVersionError]:
+    """Yield the errors of rows of another version, and texts about invalid rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"
     for key, error in unreadable.items():
-        yield f"partition {number}, {row_name(key) or f'key {key[:_SHOWN]!r}'}: {error.found}"
+        text = f"partition {number}, {row_name(key) or f'key {key[:_SHOWN]!r}'}: {error.found}"
+        yield error if isinstance(error, UnknownVersionError) else text
 
 
-def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:
+def unreadable_ledger(ledger: str, problems: Sequence[str | UnknownVersionError]) -> CorruptError:
+    for problem in problems:
+        if isinstance(problem, UnknownVersionError):
+            return problem
+    damaged = [str(problem) for problem in problems]
     more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
     return CorruptError(
         "rows of the ledger can't be read",

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from distcommit.core.errors import ConflictError, DistcommitError, LostError, TransientError
+from distcommit.core.errors import ConflictError, DistcommitError, LostError, TransientError, UnknownVersionError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -32,7 +32,7 @@ from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.databases.staged_rows import files_of
-from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
+from distcommit.sinks.kafka.client import KafkaTarget, ledger_problems, unreadable_ledger
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.topic_names import id_number, ledger_key, row_name, topic_of
@@ -143,17 +143,17 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield all valid rows of the store. Then raise CorruptError if any row is invalid, also of other stores,
-        because it prevents commits to its partition."""
-        damaged: list[str] = []
+        """Yield all valid rows of the store. Then raise UnknownVersionError or CorruptError if any row is of another
+        version or invalid, also of other stores, because it prevents commits to its partition."""
+        problems: list[str | UnknownVersionError] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
             for key, row in rows.items():
                 if (name := row_name(key)) is not None and name.store_id == self._context.store_id:
                     yield row
-            damaged += ledger_problems(number, rows, unreadable)
-        if damaged:
-            raise damaged_ledger(self._target.ledger, damaged)
+            problems += ledger_problems(number, rows, unreadable)
+        if problems:
+            raise unreadable_ledger(self._target.ledger, problems)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         """Return the number of messages in the dataset's topic; None if datasets share a topic."""

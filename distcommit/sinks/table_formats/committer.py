@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from distcommit.core.errors import ConflictError, CorruptError, error_text
+from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, UnknownVersionError, error_text
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     CommitOutcome,
@@ -55,6 +55,7 @@ class Batch(Generic[NameT]):
         indices: indices of the requests that the current try commits.
         reason: why requests have no outcome yet.
         failures: number of tries that raised an error.
+        unknown_version: the error if another version of the program wrote the table's ledger.
     """
 
     name: NameT
@@ -64,6 +65,7 @@ class Batch(Generic[NameT]):
     indices: list[int] = field(default_factory=list)
     reason: str = ALWAYS_CHANGED
     failures: int = 0
+    unknown_version: UnknownVersionError | None = None
 
     def answer_all(self, outcome: CommitOutcome) -> None:
         self.answers |= dict.fromkeys(self.requests.keys() - self.answers.keys(), outcome)
@@ -99,6 +101,15 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
+    def refused(self, batch: BatchT, error: CorruptError | ConfigurationError) -> None:
+        """Set the outcomes of a batch whose table or ledger can't be used. If another version wrote the ledger, the
+        requests stay pending, and `commit_all` raises the error at its end."""
+        if isinstance(error, UnknownVersionError):
+            batch.unknown_version = error
+            batch.answer_all(RetryLater(str(error)))
+        else:
+            batch.answer_all(FailedForGood(str(error)))
+
     def commit_all(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         batches: list[BatchT] = [
             self.new_batch(name, requested, atomic) for name, requested in self.by_table(requests).items()
@@ -111,6 +122,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
             if not waiting:
                 break
         self.end_commit(batches)
+        for batch in batches:
+            if batch.unknown_version is not None:
+                raise batch.unknown_version  # the caller repeats each request alone
         answers: dict[int, CommitOutcome] = {}
         for batch in batches:
             batch.answer_all(RetryLater(batch.reason))

@@ -13,19 +13,20 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.ledger import LEDGER_VERSION, LedgerRow, check_json_version
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.output import LEDGERS
 from distcommit.sinks.base.file_names import ledger_file_name
 
+Part = TypeVar("Part")
 Key = tuple[str, str]
 """Dataset and branch."""
-LEDGER_VERSION = 1
 _INLINE_BYTES = 4096
 _MOST_DELTAS = 16
 
@@ -112,16 +113,12 @@ class Ledgers:
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """Return the ledger that a text describes; empty if `text` is None. Raises CorruptError if the text is not
-        valid, or a file that it names is missing or damaged, and OSError if a file can't be read now."""
+        """Return the ledger that a text describes; empty if `text` is None. Raises UnknownVersionError if the text or
+        a file that it names is of another version, CorruptError if the text is not valid, or a file is missing or
+        damaged, and OSError if a file can't be read now."""
         if text is None:
             return Ledger({})
-        try:
-            named = from_json(text, _LedgerRoot)
-        except msgspec.MsgspecError as error:
-            raise self.corrupt(f"{text[:80]!r}: {error}") from error
-        if named.version != LEDGER_VERSION:
-            raise self.corrupt(f"format version {named.version}")
+        named = self.decoded(text, _LedgerRoot)
         if not named.base:
             return Ledger(_by_key(named.rows))
         rows: dict[Key, LedgerRow] = {}
@@ -174,10 +171,19 @@ class Ledgers:
         data = self.get(name)
         if name != _name_of(data):
             raise self.corrupt(f"other bytes in {self._folder}/{name}")
-        file = from_json(data, _File)
+        file = self.decoded(data, _File, path=f"{self._folder}/{name}")
         if (file.table, file.store) != (table_uuid, self._store):
             raise self.corrupt(f"{self._folder}/{name} of the table {file.table} and the store {file.store}")
         return file.rows
+
+    def decoded(self, data: bytes | str, kind: type[Part], **path: str) -> Part:
+        """Decode a part of the ledger. Raises UnknownVersionError if it is of another version, and CorruptError if it
+        is not valid."""
+        try:
+            check_json_version(data, ledger=self.name, **path)
+            return from_json(data, kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self.corrupt(f"{data[:80]!r}: {error}") from error
 
     def corrupt(self, actual: str) -> CorruptError:
         return CorruptError(

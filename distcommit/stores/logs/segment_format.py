@@ -3,7 +3,8 @@
     distcommit-segment <version> epoch=12 writer=<hex> raw=<bytes> xxh3=<hex>\\n
     <zlib of the MessagePack of the record>
 
-The checksum covers the header up to it and the compressed record. Specification: `tests/golden/README.md`.
+The checksum covers the header up to it and the compressed record. Specification:
+`conf/docs/reference/log-records.md`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,21 +90,3 @@ def test_few_files_are_merged_only_if_they_reach_the_target() -> None:
     assert groups(*small, policy=policy) == []
     large = [file(f"{number}", number, number + 1, size=400) for number in range(3)]
     assert groups(*large, policy=policy) == ["0 1"]
-
-
-def test_gradual_policy_leaves_a_file_that_is_larger_than_all_later_ones_together() -> None:
-    policy = CompactionPolicy(target_file_bytes=2000, min_files=3, closed_before_ms=50, rewrites_large=False)
-    files = [file("merged", 0, 1, size=500), *(file(f"{number}", number, number + 1) for number in range(1, 4))]
-    assert groups(*files, policy=policy) == ["1 2 3"]
-    assert groups(*files[:3], policy=policy) == []
-    more = [file(f"{number}", number, number + 1) for number in range(4, 6)]
-    assert groups(*files, *more, policy=policy) == ["merged 1 2 3 4 5"]
-    assert not policy.has_enough([500, 100, 100], 2000)
-    assert policy.has_enough([500, 100, 100, 100], 2000)
-
-
-def test_policy_with_a_limit_leaves_the_groups_beyond_it() -> None:
-    policy = replace(POLICY, most_bytes=600)
-    files = [file(f"{number}", number, number + 1, size=400) for number in range(8)]
-    assert groups(*files) == ["0 1", "2 3", "4 5", "6 7"]
-    assert groups(*files, policy=policy) == ["0 1"]

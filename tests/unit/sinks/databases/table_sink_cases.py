@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.core.errors import ConflictError
+from distcommit.core.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -186,6 +186,39 @@ class TableSinkCases:
             target.withdraw(tagged, requests[tagged])
         assert (target.rows("a"), target.rows("b")) == ([(1,), (2,), (3,)], [(1,), (3,)])
         assert target.ledger() == [("a", 1), ("b", 1)]
+
+    @pytest.mark.parametrize("version", [0, 2])
+    def test_ledger_row_of_another_version_is_refused_by_name_and_left_alone(
+        self, target: TableTarget, version: int
+    ) -> None:
+        sink = target.sink(tags=True)
+        first = target.prepare(sink, "a", 1)
+        assert target.commit(sink, first) == [Committed()]
+        covered = f'{{"version": {version}, "entries": [1]}}'
+        target.sql(f"UPDATE distcommit_ledger SET covered = '{covered}' WHERE dataset = 'a'")
+        before = target.sql("SELECT * FROM distcommit_ledger ORDER BY dataset, store")
+        expected = rf"unknown format version.*dataset=a.*expected version 1; found version {version}\b"
+        for request in (first, target.prepare(sink, "a", 2, numbers(4))):
+            with pytest.raises(UnknownVersionError, match=expected):
+                target.commit(sink, request)
+        with pytest.raises(UnknownVersionError, match=expected):
+            target.withdraw(sink, first)
+        committer = sink.open_committer(target.context)
+        with pytest.raises(UnknownVersionError, match=expected):
+            [*committer.ledger()]
+        committer.close()
+        assert target.rows("a") == [(1,), (2,), (3,)]
+        assert target.sql("SELECT * FROM distcommit_ledger ORDER BY dataset, store") == before
+
+    @pytest.mark.parametrize("covered", ["{}", '{"version": "2"}', "[1]"])
+    def test_damaged_ledger_row_is_reported_as_damage(self, target: TableTarget, covered: str) -> None:
+        sink = target.sink()
+        request = target.prepare(sink, "a", 1)
+        assert target.commit(sink, request) == [Committed()]
+        target.sql(f"UPDATE distcommit_ledger SET covered = '{covered}' WHERE dataset = 'a'")
+        with pytest.raises(CorruptError, match=r"LEDGER_CORRUPT: .*dataset=a") as caught:
+            target.commit(sink, request)
+        assert type(caught.value) is CorruptError
 
     def test_deep_audit_counts_rows_only_where_they_are_tagged(self, target: TableTarget) -> None:
         tagged, plain = target.sink(tags=True, table="shared"), target.sink()

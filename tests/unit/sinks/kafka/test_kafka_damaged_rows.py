@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from distcommit.app.auditing.target_ledgers import open_ledgers
-from distcommit.core.errors import CorruptError
+from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
@@ -85,9 +85,12 @@ def inspected(store: JobStore) -> tuple[list[str], list[str]]:
         return ledgers.folders(), ledgers.unreadable
 
 
+def context_of(store: JobStore) -> CommitterContext:
+    return CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
+
+
 def commit(store: JobStore, *names: str) -> list[object]:
-    context = CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
-    committer = SINK.open_committer(context)
+    committer = SINK.open_committer(context_of(store))
     return [*committer.commit([CommitRequest(name, 3, ({"ledger": "id", "files": []},)) for name in names])]
 
 
@@ -115,6 +118,31 @@ def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_co
         with pytest.raises(CorruptError, match="a row of the ledger can't be read"):
             commit(store, name)
     assert commit(store, *elsewhere) == [AlreadyCommitted()] * len(elsewhere)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_row_of_another_version_is_refused_by_name_and_left_alone(store: JobStore, topic: Topic, version: int) -> None:
+    row = msgspec.json.encode(LedgerRow(dataset_urn=DAMAGED, branch="main", epoch=3))
+    topic.put(DAMAGED, b'{"version":%d,"news":1,%b' % (version, row[1:]))
+    before = {lane: [*messages] for lane, messages in topic.messages.items()}
+    expected = rf"unknown format version \[topic=ledger, row=.*{DAMAGED}.*expected version 1; found version {version}\b"
+    datasets, (problem,) = inspected(store)
+    assert datasets == OTHERS
+    assert problem.startswith("ledger of branch main, sink kafka: FORMAT_VERSION_UNKNOWN: ")
+    lane = id_number(DAMAGED, LANES)
+    for name in NAMES:
+        if id_number(name, LANES) == lane:
+            with pytest.raises(UnknownVersionError, match=expected):
+                commit(store, name)
+    with pytest.raises(UnknownVersionError, match=expected):
+        SINK.open_committer(context_of(store)).withdraw([CommitRequest(DAMAGED, 3, ())])
+    assert topic.messages == before
+
+
+def test_row_that_names_version_1_is_read(store: JobStore, topic: Topic) -> None:
+    row = msgspec.json.encode(LedgerRow(dataset_urn=DAMAGED, branch="main", epoch=3))
+    topic.put(DAMAGED, b'{"version":1,' + row[1:])
+    assert inspected(store) == (sorted(NAMES), [])
 
 
 def test_damaged_row_that_a_later_one_replaced_is_still_reported(store: JobStore, topic: Topic) -> None:

@@ -6,15 +6,23 @@ the class an explicit tag, or the field an explicit stored name. Any other chang
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from importlib import import_module
+from typing import get_args
 
 import msgspec
 import pyarrow as pa
 import pytest
 
-from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
+from distcommit.core.interfaces.ledger import LEDGER_VERSION, Covered, LedgerRow
+from distcommit.core.interfaces.source_table import EXTRACT, Extract, TableType
+from distcommit.core.interfaces.work_unit_settings import SETTINGS
+from distcommit.core.records import maintenance_units
 from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.deferred_records import DeferredCause, DeferredCounts
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
@@ -36,6 +44,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.core.records.maintenance_units import CompactedFiles, ExpiryCutoff, MaintenanceKind, ReprocessedFiles
 from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.run_counts import (
@@ -47,24 +56,45 @@ from distcommit.core.records.run_counts import (
     SinkCounts,
 )
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.records.run_reasons import Cause, Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Watermark
-from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
+from distcommit.core.work_units import (
+    BranchResult,
+    CheckOutcome,
+    ConstructCounts,
+    DatasetPlan,
+    SkippedRange,
+    StagedFile,
+    TaskOutcome,
+    TaskState,
+    WorkUnit,
+)
+from distcommit.engine.planning import read_priority
 from distcommit.engine.run_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
+from distcommit.fs.fsspec_based.input_files import InputFile
 from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker
+from distcommit.pipeline import converter_schema_ids, task_attempt
 from distcommit.protocol.paths import output, shared_names, store
+from distcommit.sinks.delta import ledger as delta_ledger
+from distcommit.sinks.files import offset_sets
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
 from distcommit.sinks.files.offset_sets import OFFSETS_VERSION
-from distcommit.sinks.table_formats.ledger_files import _File, _LedgerRoot
+from distcommit.sinks.table_formats.ledger_files import LedgerFile, _File, _LedgerRoot
+from distcommit.sources.files.plan_dataset import LISTED
 from distcommit.sources.files.progress import ListedFile
-from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.sources.kafka import topics
+from distcommit.sources.micro_batch import spooled_batch
+from distcommit.sources.micro_batch.spool import SpoolIndex
+from distcommit.sources.spark.staged_row_files import StagedFrame, StagedPart
+from distcommit.steps.rename_step import FsRenameCommitStep, _FileRow, _FolderRow
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner
 from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
+from distcommit.stores.history.attempt_counts import Attempt
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
     CANCEL_VERSION,
@@ -75,7 +105,7 @@ from distcommit.stores.history.run_records import (
     RunFacts,
     RunRecord,
 )
-from distcommit.stores.history.run_table import DatasetOutcome, RowKind
+from distcommit.stores.history.run_table import DatasetOutcome, RowKind, TableRow, TaskIdentity, TaskRows
 from distcommit.stores.logs.segment_format import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_store import SCHEMA_VERSION, StoredSchema
@@ -92,7 +122,7 @@ from distcommit.stores.state.table_schemas import (
     TASK_STATE_SCHEMA,
     VERSION_KEY,
 )
-from distcommit.stores.state.work_units_being_read import ReadingNote
+from distcommit.stores.state.work_units_being_read import NOTE_VERSION, ReadingNote
 
 STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Fence, "Fence", True, "epoch run_id"),
@@ -164,6 +194,14 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
         "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes "
         "commit_retries commit_failures commit_in_doubt target_ms size_planned storage_requests deferred flow",
+    ),
+    (DeferredCounts, None, False, "causes"),
+    (DeferredCause, None, False, "cause datasets records is_minimum largest"),
+    (
+        ConstructCounts,
+        None,
+        True,
+        "branch construct records_in records_out rejected filtered noted seconds",
     ),
     (FlowCounts, None, False, "constructs checks failures sinks counters"),
     (
@@ -239,10 +277,31 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (SequenceDone, "SequenceDone", False, "dataset epoch records files at_ms"),
     (DatasetQuarantined, "DatasetQuarantined", False, "dataset epoch reason at_ms"),
     (ListedFile, None, True, "pattern path size_bytes mtime_ns etag"),
+    (ReprocessedFiles, "reprocess", False, "branch branches base epochs files"),
+    (ExpiryCutoff, "expire", False, "cutoff_ms base"),
+    (CompactedFiles, "compact", False, "branch base files"),
+    (Extract, None, False, "namespace table type keys delta_fields"),
+    (SpoolIndex, None, False, "rows unnamed"),
+    (StagedFrame, None, False, "parts column kind bound end error remedy reader"),
+    (StagedPart, None, False, "attempt files rows nulls newest"),
+    (_FolderRow, None, True, "staged final files"),
+    (_FileRow, None, True, "name size_bytes checksum file_id mtime_ns records staged_name"),
+    (offset_sets._Text, None, False, "version checksum partitions"),
     (_LedgerRoot, None, False, "version rows base deltas"),
     (_File, None, False, "version table store nonce rows"),
+    (delta_ledger._File, None, False, "version table store nonce text"),
 ]
 """Stored structures: the tag, whether it is an array, and the fields in order or the keys."""
+
+NOT_STORED: list[type[msgspec.Struct]] = [
+    *(FileStatus, FolderEntry, InputFile, Cause, MaintenanceKind, LedgerFile),
+    *(WorkUnit, DatasetPlan, TaskState, BranchResult, CheckOutcome),  # columns of tables
+    *(Attempt, TableRow, TaskIdentity, TaskRows),  # columns of the run table
+]
+"""Structures of the packages below that are never encoded, or only as parts of the structures and tables above."""
+
+STORING = ("avro", "core", "fs", "pipeline", "protocol", "schemas", "sinks", "sources", "steps", "stores")
+"""Packages whose structures are stored, unless they are in `NOT_STORED`."""
 
 ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (Gate, ["open", "held", "passed"]),
@@ -252,6 +311,10 @@ ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
     (RecordMark, ["announced", "final"]),
     (TaskOutcome, ["succeeded", "failed", "partial"]),
+    (
+        TableType,
+        ["snapshot_only", "append_only", "snapshot_append"],
+    ),
     (Marker, ["began", "ended", "clean", "rebuild", "unsealed"]),
     (RowKind, ["task", "commits", "dataset", "outcome"]),
     (
@@ -391,6 +454,38 @@ def test_struct_is_stored_under_these_names(
     assert kind.__struct_encode_fields__ == tuple(fields.split())
 
 
+def structures() -> Iterator[type[msgspec.Struct]]:
+    """Yield the structures that the storing packages define. Those named `_Version` have the field `version` only."""
+    for package in STORING:
+        root = import_module(f"distcommit.{package}")
+        for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            for value in vars(import_module(module.name)).values():
+                if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.name:
+                    yield value
+
+
+def test_each_structure_is_pinned_or_is_not_stored() -> None:
+    pinned = [kind for kind, *_ in STRUCTS]
+    defined = {kind for kind in structures() if kind.__name__ != "_Version"}
+    assert {kind.__qualname__ for kind in defined - {*pinned, *NOT_STORED}} == set()
+    assert set(pinned).isdisjoint(NOT_STORED)
+
+
+def test_work_unit_properties_are_stored_under_these_names() -> None:
+    assert (EXTRACT, SETTINGS, LISTED) == ("extract", "settings", "files")
+    assert maintenance_units._KEY == "maintenance"
+    assert converter_schema_ids._PROPERTY == "converter_schemas"
+    assert read_priority._PROPERTY == "urgency"
+    assert task_attempt.MAX_BYTES == topics.MAX_BYTES == "max_bytes"
+    assert (spooled_batch._ATTEMPTS, spooled_batch._ROWS) == ("attempts", "rows")
+
+
+def test_property_of_a_maintenance_unit_names_its_kind() -> None:
+    kinds = get_args(maintenance_units._KINDS)
+    assert {kind.__struct_config__.tag_field for kind in kinds} == {"kind"}
+    assert {kind for kind, tag, *_ in STRUCTS if issubclass(kind, MaintenanceKind)} == set(kinds)
+
+
 @pytest.mark.parametrize(("kind", "values"), ENUMS, ids=[kind.__name__ for kind, _ in ENUMS])
 def test_enum_is_stored_by_these_values(kind: type[Enum], values: list[str | int]) -> None:
     assert [member.value for member in kind] == values
@@ -454,5 +549,7 @@ def test_every_format_has_version_1() -> None:
         FOOTER_VERSION,
         TAIL_VERSION,
         OFFSETS_VERSION,
+        NOTE_VERSION,
+        LEDGER_VERSION,
     }
     assert versions == {1}
