@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -16,6 +17,8 @@ from distcommit.cli.command_decorators import show_version
 from distcommit.cli.command_help import TERMS, HelpedCommand, write_example
 from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.renamed_commands import reject_renamed
+from distcommit.cli.terminal import Terminal
+from distcommit.core.errors import ConfigurationError
 
 
 class _Entry(NamedTuple):
@@ -158,6 +161,39 @@ class _Main(_Group):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         reject_renamed(args)
         return super().resolve_command(ctx, args)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        words = tuple(args)
+        with _usage_errors(words):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_WORDS] = words
+        return context
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_errors(ctx.meta[_WORDS]):
+            return super().invoke(ctx)
+
+
+_WORDS = "distcommit.words"
+"""Key of the words of the command line in a context's `meta`."""
+_UsageError: Any = typer.BadParameter.__base__
+
+
+@contextmanager
+def _usage_errors(words: Sequence[str]) -> Iterator[None]:
+    """Report an unknown command or option, or a missing argument, as the error ARGUMENT_INVALID."""
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # prints the help of a group
+            raise
+        text = error.format_message().replace(". Did you mean", "; did you mean").rstrip(".?")
+        with Terminal(as_json="--json" in words, verbose=False).command():
+            raise ConfigurationError(
+                text[:1].lower() + text[1:],
+                id="ARGUMENT_INVALID",
+                todo=f"read `{error.ctx.command_path if error.ctx else 'distcommit'} --help`",
+            ) from None
 
 
 app = typer.Typer(

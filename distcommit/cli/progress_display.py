@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: two live lines on a terminal, otherwise a plain line every 30 seconds."""
+"""Progress of a run on stderr: two live lines on a terminal, otherwise two plain lines every 30 seconds."""
 
 from __future__ import annotations
 
@@ -109,20 +109,17 @@ class _LiveLine:
         now_s = time.monotonic()
         self._target.observe(event, now_s)
         if isinstance(event, Progressed):
-            width, progress = self._live.console.width - _BESIDE, event
-            lines = [describe(event.phase, progress, self._target, now_s, width)]
-            if speed := describe_speed(progress, *self._rate.of(progress, now_s), width):
-                lines.append(speed)
-            self._live.update(self._line, description=escape("\n".join(lines)))
+            text = _described(event, self._rate, self._target, now_s, self._live.console.width - _BESIDE)
+            self._live.update(self._line, description=escape(text))
 
 
 class _PlainLines:
-    """Observer that prints a line when a phase begins, and every 30 seconds if it has changed."""
+    """Observer that prints progress and speed when a phase begins, and every 30 seconds."""
 
     def __init__(self, console: Console, first: str, unit: str) -> None:
         self._console = console
         self._began_s, self._rate, self._target = time.monotonic(), Rate(), Target(unit)
-        self._phase, self._text, self._shown_s = "", "", 0.0
+        self._phase, self._shown_s = "", 0.0
         self._line(first)
 
     def observe(self, event: Event) -> None:
@@ -130,25 +127,28 @@ class _PlainLines:
         self._target.observe(event, now_s)
         if not isinstance(event, Progressed):
             return
-        width, progress = _PLAIN_WIDTH - _BESIDE, event
-        text = describe(event.phase, progress, self._target, now_s, width)
-        rate = describe_speed(progress, *self._rate.of(progress, now_s), 1)
-        text = f"{text} · {rate}" if rate and len(text) + len(rate) + 3 <= width else text
-        due = now_s - self._shown_s >= _PLAIN_EVERY_S and text != self._text
+        text = _described(event, self._rate, self._target, now_s, _PLAIN_WIDTH - _BESIDE)
+        due = now_s - self._shown_s >= _PLAIN_EVERY_S
         if event.phase != self._phase or due:
             self._phase = event.phase
             self._line(text)
 
     def _line(self, text: str) -> None:
         now_s = time.monotonic()
-        self._text, self._shown_s = text, now_s
-        self._console.print(f"at {now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
+        self._shown_s = now_s
+        lines = text.replace("\n", "\n" + " " * (_BESIDE - 1))
+        self._console.print(f"at {now_s - self._began_s:6.1f} s  {lines}", markup=False, soft_wrap=True)
+
+
+def _described(progress: Progressed, rate: Rate, target: Target, now_s: float, width: int) -> str:
+    done = describe(progress.phase, progress, target, now_s, width)
+    speed = describe_speed(progress, *rate.of(progress, now_s), width)
+    return f"{done}\n{speed}" if speed else done
 
 
 def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:
-    """Return one line: the phase, the finished and planned work, and the remaining time.
-
-    If the line would exceed `width` columns (0: no limit), its last parts are left out.
+    """Return the phase, the finished and planned work, and the remaining time: one line, or more if a line would exceed
+    `width` columns (0: no limit).
     """
     parts = []
     if progress.tasks_running or progress.tasks_finished:
@@ -158,16 +158,18 @@ def describe(phase: str, progress: Progressed, target: Target, now_s: float, wid
         parts.append(f"{_done(progress.counts.records_read, target.records)} records")
         if (left_s := target.seconds_left(progress, now_s)) is not None:
             parts.append(f"{_duration(left_s)} left")
-    return _fitting(f"{phase:<8}".rstrip() if not parts else f"{phase:<6}", parts, width)
+    return _wrapped(f"{phase:<8}".rstrip() if not parts else f"{phase:<6}", parts, width)
 
 
-def _fitting(text: str, parts: Sequence[str], width: int) -> str:
+def _wrapped(text: str, parts: Sequence[str], width: int) -> str:
+    lines = [text]
     for part in parts:
-        longer = f"{text} · {part}"
+        longer = f"{lines[-1]} · {part}"
         if width and len(longer) > width:
-            break
-        text = longer
-    return text
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def _done(done: int, planned: int) -> str:
@@ -175,7 +177,9 @@ def _done(done: int, planned: int) -> str:
 
 
 def _short(number: int) -> str:
-    return f"{number:,}" if number < 1_000_000 else f"{number / 1e6:,.1f} M"
+    if number < 1_000_000:
+        return f"{number:,}"
+    return f"{number / 1e6:,.1f} M" if number < 1_000_000_000 else f"{number / 1e9:,.1f} bn"
 
 
 def _duration(seconds: float) -> str:

@@ -90,7 +90,7 @@ class DistcommitError(Exception):
 
 _FOUND, _TO_DO = "; found ", ". To do: "
 """Separators before the actual state and the remedy in the text of an error."""
-_LEAST_CAUSE = 64
+_LEAST_CAUSE, _LONGEST_REMEDY = 64, 2_000
 _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(f"{_ID.pattern}: ")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
@@ -126,15 +126,15 @@ def plain_text(text: object, limit: int = 2000) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Cut the text of an error to `limit` characters.
+    """Cut the cause in the text of an error, so that the text has at most `limit` characters.
 
-    The cause is cut first. The remedy is cut only if it leaves no room for the id and the beginning of the cause.
+    The remedy stays whole, and the text becomes longer than `limit` if the remedy is. A remedy of more than 2,000
+    characters is that of another program, and is cut.
     """
     _, mark, todo = text.rpartition(_TO_DO)
-    room = limit - len(mark) - len(todo)
-    if len(text) <= limit:
-        return text
-    return shortened_cause(text, room) if mark and room >= min(limit // 4, _LEAST_CAUSE) else text[:limit]
+    if len(text) <= limit or not mark or len(todo) > _LONGEST_REMEDY:
+        return text[:limit]
+    return shortened_cause(text, max(limit - len(mark + todo), min(limit // 4, _LEAST_CAUSE)))
 
 
 def shortened_cause(text: str, limit: int) -> str:

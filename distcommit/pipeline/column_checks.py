@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distcommit.constructs.construct_settings import CheckerSettings, ConverterSettings
-from distcommit.core.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError, split_remedy
 from distcommit.core.interfaces.constructs import Converter, RowChecker, TaskChecker
 from distcommit.schemas.known_columns import Columns
 
@@ -40,16 +40,18 @@ def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
 
 @contextmanager
 def constructs_fit(name: str, before: str) -> Iterator[None]:
-    """Name two constructs in a ConfigurationError of the block: `name`, and the one before it."""
+    """Name two constructs in a ConfigurationError of the block: `name`, and the one before it. An error of a class or a
+    package that can't be imported stays as it is.
+    """
     try:
         yield
     except ConfigurationError as error:
-        if error.id == "PACKAGE_MISSING":
+        if error.id in ("PACKAGE_MISSING", "CUSTOM_CLASS_INVALID"):
             raise
         raise ConfigurationError(
             "two constructs do not fit together",
             id="CONSTRUCT_SETTINGS_INVALID",
             expected=f"records that {name} can take, from {before}",
             found=str(error),
-            todo="correct one of the two",
+            todo=split_remedy(str(error))[1] or "correct one of the two",
         ) from error

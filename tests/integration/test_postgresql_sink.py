@@ -10,18 +10,20 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from distcommit.core.errors import TransientError
+from distcommit.core.errors import SinkUnavailableError, TransientError
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     Committed,
     RetryLater,
 )
+from distcommit.sinks.databases.table_committer import LEDGER
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.table_writes import Table
 from distcommit.sinks.postgresql.transactions import transaction
@@ -101,6 +103,43 @@ class TestPostgresql(ServerTableSinkCases, NewestCases, MirrorCases, OddInputCas
             "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
             "CREATE TRIGGER keeps BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION keeps()",
         )
+
+
+# -- the check before a run
+
+
+@pytest.mark.parametrize(
+    ("grants", "found"),
+    [
+        (["SELECT 1"], "no right to create the table"),
+        (["GRANT CREATE ON SCHEMA {schema} TO {user}"], ""),
+        (["CREATE TABLE {ledger} (n int)", "GRANT CREATE ON SCHEMA {schema} TO {user}"], "no right to write the table"),
+        (["CREATE TABLE {ledger} (n int)", "GRANT SELECT, INSERT, UPDATE, DELETE ON {ledger} TO {user}"], ""),
+        (
+            ["CREATE TABLE {ledger} (n int)", "GRANT SELECT, INSERT ON {ledger} TO {user}"],
+            "no right to write the table",
+        ),
+        (["ALTER SCHEMA {schema} RENAME TO other"], "a missing schema"),
+    ],
+)
+def test_check_asks_for_the_right_to_write_the_ledger(target: Target, grants: list[str], found: str) -> None:
+    user = f"u{uuid.uuid4().hex[:12]}"
+    named = {"schema": target.schema, "user": user, "ledger": LEDGER}
+    target.sql(f"CREATE ROLE {user} LOGIN PASSWORD 'x'", f"GRANT USAGE ON SCHEMA {target.schema} TO {user}")
+    target.sql(*(grant.format(**named) for grant in grants))
+    parts = urlsplit(target.url)
+    url = parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}").geturl()
+    sink = target.sink(url=url, password="x")
+    try:
+        if found:
+            with pytest.raises(SinkUnavailableError, match=rf"can't write the ledger .*found {found}.*To do: "):
+                sink.check_connection()
+        else:
+            assert "accepts the user" in sink.check_connection()
+    finally:
+        if "RENAME" in "".join(grants):
+            target.sql(f"ALTER SCHEMA other RENAME TO {target.schema}")
+        target.sql(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
 
 
 # -- the rows

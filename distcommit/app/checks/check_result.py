@@ -33,11 +33,13 @@ class CheckProblem(msgspec.Struct, frozen=True):
     Attributes:
         check: check that found it.
         text: the problem.
-        remedy: one imperative clause; empty if the text has it.
+        remedy: remedy of the error, or else the action of its id in the catalogue; empty if the text has it.
         setting: the setting's dotted key; empty if none is known.
         file: job file.
         line: line of the setting or of the nearest section around it, from 1; 0 if unknown.
         exit_code: exit code of a run that meets this problem alone.
+        column: column of the setting, from 1; 0 if the line is unknown.
+        id: id of the error in the catalogue.
     """
 
     check: str
@@ -47,6 +49,13 @@ class CheckProblem(msgspec.Struct, frozen=True):
     file: str = ""
     line: int = 0
     exit_code: int = 2
+    column: int = 0
+    id: str = ""
+
+    @property
+    def position(self) -> str:
+        """The position as `FILE:LINE:COLUMN`, or the file alone."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
@@ -72,12 +81,21 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: the smallest code of the problems, so that a wrong setting (2) comes first."""
-        return min((problem.exit_code for problem in self.problems), default=0)
+        """The exit code of the command, see `exit_code_of`; 0 without problems."""
+        return exit_code_of(self.problems) if self.problems else 0
+
+
+def exit_code_of(problems: Sequence[CheckProblem]) -> int:
+    """Return the exit code of a command that meets these problems: the smallest, so that a wrong setting (2) precedes
+    an outage (4). At least one problem is needed.
+    """
+    return min(problem.exit_code for problem in problems)
 
 
 class CheckFailedError(ConfigurationError):
-    """The error of a run whose check failed in several places. `problems` has them with positions and remedies."""
+    """The error of a run whose check failed in several places. `problems` has them with positions and remedies, and
+    determines the exit code.
+    """
 
     id = "CHECK_FAILED"
 
@@ -86,6 +104,7 @@ class CheckFailedError(ConfigurationError):
     def __init__(self, failure: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
         super().__init__(failure, **details)
         self.problems = tuple(problems)
+        self.exit_code = exit_code_of(problems) if problems else type(self).exit_code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return *super().__reduce__(), {"problems": self.problems}
+        return *super().__reduce__(), {"problems": self.problems, "exit_code": self.exit_code}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.temporary_and_probes import store_probe_name
 from distcommit.stores.state.file_system_probe import NO_PUT, unsupported
+
+_OF_KERNEL = re.compile("/(proc|sys|dev(?!/shm/))(/|$)")
+"""Folders in which the kernel creates no file, although the superuser has the permission to write there."""
 
 
 def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
@@ -19,7 +23,8 @@ def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
     the store already (`is_used`), no probe is written.
 
     Raises:
-        ConfigurationError: if the folder is not writable, or its file system replaces a file that exists.
+        ConfigurationError: if the folder is not writable, it belongs to the kernel, or its file system replaces a file
+            that exists.
         OSError: if the file system can't be reached.
     """
     nearest = path
@@ -27,6 +32,13 @@ def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
         nearest = nearest.rpartition("/")[0] or "/"
     exists = nearest == path
     is_writable = status is None or status.is_folder
+    if fs.scheme == "file" and _OF_KERNEL.match(path):
+        raise ConfigurationError(
+            "a folder of the job is on a file system of the kernel",
+            path=path,
+            expected="a folder on a disk",
+            todo="correct the path in section paths",
+        )
     if fs.scheme == "file":
         is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
     elif (exists or not fs.has_folders) and not is_used:

@@ -24,15 +24,17 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
+from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.errors import (
     ConfigurationError,
     DistcommitError,
+    SinkUnavailableError,
     SourceError,
     SourceUnavailableError,
     TransientError,
     add_ids,
     error_text,
-    shortened,
+    shortened_cause,
     split_remedy,
 )
 from distcommit.core.interfaces.file_system import FileSystem
@@ -71,9 +73,10 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
     with checks.part("settings"):
         tree = load_tree(path, overrides)
         config = parse_config(tree, path, overrides)
+        checks.job = config.job
         folders = JobFolders(config, path, tuple(overrides), tree=tree)
     if checks.failures:
-        return checks.result("")
+        return checks.result()
     _check(folders, checks, connect=connect, needs_java=connect)
     if connect and not config.tries_out and all(failure.is_missing for failure in checks.failures):
         with checks.part("owner of the folders", "paths"):
@@ -89,7 +92,7 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
             dry_run = plan_dry_run(folders)
             checks.found = f"{dry_run.datasets_count:,} to read"
             _require_planned([row for row in dry_run.datasets if not (is_reported and _is_missing(row.problem))])
-    return checks.result(config.job, dry_run)
+    return checks.result(dry_run)
 
 
 def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
@@ -107,7 +110,7 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
     Raises:
         DistcommitError: if a check failed. Several problems raise one CheckFailedError.
     """
-    checks = _Checks(folders.path)
+    checks = _Checks(folders.path, folders.config.job)
     _check(folders, checks, connect=True, needs_java=needs_java)
     failures = checks.failures
     missing = [failure for failure in failures if failure.is_missing]
@@ -119,15 +122,16 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
     if not failures:
         return
     if len(failures) == 1:
-        cause, error = failures[0].error, failures[0].as_run_error(folders.config.job)
+        cause, error = failures[0].error, failures[0].as_run_error(checks.job)
         if (at := checks.position(failures[0])) is not None:
             add_ids(error, at=at)
         raise error from (cause if cause is not error else cause.__cause__)
     problems = [checks.problem(failure) for failure in failures]
+    causes = (f"{problem.setting or problem.check}: {shortened_cause(problem.text, 300)}" for problem in problems)
     raise CheckFailedError(
         f"the job can't run: {len(problems)} problems were found before it began",
         problems=problems,
-        found="; ".join(f"{problem.setting or problem.check}: {shortened(problem.text, 120)}" for problem in problems),
+        found="; ".join(causes),
         todo="correct them; `distcommit check JOB.yaml` lists each with its line",
     )
 
@@ -157,17 +161,24 @@ class _Failure:
     def as_run_error(self, job: str) -> DistcommitError:
         """Return the error of a run that cannot begin because of this failure alone."""
         if self.name == "source" and self.is_outage:
-            cause = str(self.error)
+            cause = str(self.error) if isinstance(self.error, DistcommitError) else error_text(self.error)
             todo = split_remedy(cause)[1] or "repair the source or its settings, and run again"
             return SourceUnavailableError("no dataset could be planned", job=job, found=cause, todo=todo)
         if isinstance(self.error, DistcommitError):
             return self.error
-        return TransientError(f"the check of the {self.name} failed", found=error_text(self.error))
+        kind = SinkUnavailableError if self.name == "sink" else TransientError
+        todo = "start the target, or correct the address or the user of the sink, and run again"
+        return kind(
+            f"the check of the {self.name} failed",
+            found=error_text(self.error),
+            todo=todo if self.name == "sink" else "",
+        )
 
 
 @dataclass(slots=True)
 class _Checks:
     path: Path | None
+    job: str = ""
     parts: list[CheckedPart] = field(default_factory=list)
     failures: list[_Failure] = field(default_factory=list)
     flow: FlowDescription | None = None
@@ -196,39 +207,56 @@ class _Checks:
         self.parts.append(CheckedPart(name, "skipped", reason))
 
     def position(self, failure: _Failure) -> str | None:
-        """Return the position of a failure as `FILE:LINE`; None without a file."""
+        """Return the position of a failure as `FILE:LINE:COLUMN`; None without a file."""
         if self.path is None:
             return None
-        return f"{self.path}:{self._line_of(failure.setting) or 1}"
+        line, column = self._position_of(failure.setting)
+        return f"{self.path}:{line or 1}:{column or 1}"
 
     def problem(self, failure: _Failure) -> CheckProblem:
-        error = failure.error
-        text, remedy = split_remedy(redacted(str(error)) if isinstance(error, DistcommitError) else error_text(error))
-        code = error.exit_code if isinstance(error, DistcommitError) else TransientError.exit_code
-        code = SourceUnavailableError.exit_code if failure.is_outage else code
-        line, file = self._line_of(failure.setting), str(self.path or "")
-        return CheckProblem(failure.name, text, remedy, failure.setting, file, line, code)
+        of_run = failure.as_run_error(self.job)
+        error = failure.error if isinstance(failure.error, DistcommitError) else of_run
+        text, remedy = split_remedy(redacted(str(error)))
+        return CheckProblem(
+            check=failure.name,
+            text=text,
+            remedy=remedy or ERRORS[error.id].action,
+            setting=failure.setting,
+            file=str(self.path or ""),
+            line=self._position_of(failure.setting)[0],
+            exit_code=of_run.exit_code,
+            column=self._position_of(failure.setting)[1],
+            id=error.id,
+        )
 
-    def result(self, job: str, plan: DryRun | None = None) -> CheckResult:
+    def result(self, plan: DryRun | None = None) -> CheckResult:
         problems = [problem for failure in self.failures for problem in self._problems(failure)]
-        return CheckResult(job, not problems, self.parts, problems, self.flow, plan, self.warnings)
+        return CheckResult(self.job, not problems, self.parts, problems, self.flow, plan, self.warnings)
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
         if not isinstance(failure.error, JobFileError):
             return [self.problem(failure)]
         problems = failure.error.problems
         return [
-            CheckProblem(failure.name, problem.text, "", problem.key, problem.file, problem.line)
+            CheckProblem(
+                failure.name,
+                problem.text,
+                setting=problem.key,
+                file=problem.file,
+                line=problem.line,
+                column=problem.column,
+                id=failure.error.id,
+            )
             for problem in problems
         ]
 
-    def _line_of(self, setting: str) -> int:
+    def _position_of(self, setting: str) -> tuple[int, int]:
         if self.path is None:
-            return 0
+            return 0, 0
         if self._positions is None:
             self._positions = KeyPositions(_text_of(self.path))
         keys = (int(key) if key.isdecimal() else key for key in setting.split("."))
-        return self._positions.of(tuple(keys))[0]
+        return self._positions.of(tuple(keys))
 
 
 def _setting_of(error: Exception) -> str:

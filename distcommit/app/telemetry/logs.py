@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from distcommit.core.errors import ConfigurationError, escaped_in_json, plain_text, reason_text
+from distcommit.core.errors import ConfigurationError, error_text, escaped_in_json, plain_text, reason_text
 from distcommit.engine.run_events import Event, RunBegan
 
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
@@ -74,6 +75,12 @@ class JsonLog(logging.Handler):
             extra["trace"] = logging.Formatter().formatException(record.exc_info)
         self._write(record.created, record.levelname, record.name, record.getMessage(), extra)
 
+    def record_failure(self, error: BaseException) -> None:
+        """Record the error that ends the run, with its traceback, which the terminal does not show."""
+        trace = "".join(traceback.format_exception(error))
+        text = error_text(error) if isinstance(error, Exception) else type(error).__name__
+        self._write(0, "ERROR", "distcommit", f"the run ends with an error: {text}", {"trace": trace})
+
     def close(self) -> None:
         self._file.close()
         super().close()
@@ -98,6 +105,9 @@ def logged(path: str) -> Iterator[JsonLog]:
         logger.addHandler(handler)
         try:
             yield handler
+        except BaseException as error:
+            handler.record_failure(error)
+            raise
         finally:
             logger.removeHandler(handler)
             handler.close()

@@ -43,15 +43,15 @@ def check_view(result: CheckResult) -> RenderableType:
 
 
 def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
-    """Show each problem with its position and remedy; None for an empty list."""
+    """Show each problem with its position, id and remedy; None for an empty list."""
     if not problems:
         return None
     blocks: list[RenderableType] = []
     for problem in problems:
-        line = f":{problem.line}" if problem.line else ""
         subject = problem.setting or problem.check
         named = "" if problem.text.startswith(subject) else f"  {subject}"
-        blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), named))
+        id_ = "" if problem.text.startswith(problem.id) else f"  {problem.id}"
+        blocks.append(Text.assemble((problem.position, "bold"), named, id_))
         blocks.append(Paragraph(problem.text))
         if problem.remedy:
             blocks.append(Paragraph(f"To do: {problem.remedy}"))

@@ -155,6 +155,8 @@ class ServerSink(TableSink):
         with closing(driver.client.connect(self.url, self.password_text, self.tls)) as connection:
             if self.two_phase and driver.require_prepared is not None:
                 driver.require_prepared(connection)
+            if not self.two_phase and driver.require_rights is not None:
+                driver.require_rights(connection, self)
             return f"{self.server} accepts the user{self.version_warning}"
 
     def _driver(self) -> Driver:
@@ -171,12 +173,15 @@ class Driver(NamedTuple):
         two_phase: class of the committer of prepared transactions, with the same arguments.
         require_prepared: function that raises ConfigurationError if the server at a connection does not allow prepared
             transactions; None if every server allows them.
+        require_rights: function that raises SinkUnavailableError if the user at a connection can't write the ledger of
+            a sink; None if the server is not asked.
     """
 
     client: Client
     committer: Callable[[Lease, Any, CommitterContext], TableCommitter]
     two_phase: Callable[[Lease, Any, CommitterContext], TwoPhaseCommitter]
     require_prepared: Callable[[Any], None] | None = None
+    require_rights: Callable[[Any, Any], None] | None = None
 
 
 @lru_cache(maxsize=64)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from distcommit.core.errors import SinkUnavailableError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.connection_pool import Lease
@@ -33,6 +34,34 @@ CREATE TABLE IF NOT EXISTS {ledger} (
     PRIMARY KEY (store, dataset, branch))
 """
 _NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '', '', %s) ON CONFLICT DO NOTHING"
+
+_RIGHTS = """
+SELECT has_schema_privilege(there.oid, 'CREATE'), (
+    SELECT bool_and(has_table_privilege(named.oid, needed)) FROM pg_class AS named,
+    unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed
+    WHERE named.relnamespace = there.oid AND named.relname = %s)
+FROM (SELECT 1) AS one LEFT JOIN pg_namespace AS there ON there.nspname = %s
+"""
+
+
+def require_rights(connection: psycopg.Connection, settings: PostgresqlSettings) -> None:
+    """Raise SinkUnavailableError if the user can neither write nor create the ledger."""
+    schema = settings.ledger_schema or settings.schema_name
+    creates, has_ledger = connection.execute(_RIGHTS, (LEDGER, schema)).fetchone() or (True, None)
+    if creates is None:
+        found, todo = "a missing schema", "create the schema, or correct the sink's schema"
+    elif has_ledger is False or not (has_ledger or creates):
+        found = f"no right to {'create' if has_ledger is None else 'write'} the table {LEDGER}"
+        todo = "grant it to the user" if has_ledger is False else "grant CREATE on the schema to the user"
+    else:
+        return
+    raise SinkUnavailableError(
+        "the user of the sink can't write the ledger",
+        schema=schema,
+        expected="SELECT, INSERT, UPDATE and DELETE on the ledger, or CREATE on its schema",
+        found=found,
+        todo=todo,
+    )
 
 
 class PostgresqlCommitter(ServerCommitter):

@@ -146,8 +146,34 @@ class TestHelp:
             assert done.stdout.split() == words, done.stderr
 
     @pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["dataset", "bogus"], ["status", "job.yaml", "--bogus"]])
-    def test_wrong_usage_ends_with_exit_code_2(self, arguments: list[str]) -> None:
-        assert invoke(*arguments).exit_code == 2
+    def test_wrong_usage_is_one_error_with_an_id_and_exit_code_2(self, arguments: list[str]) -> None:
+        result = invoke(*arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: ARGUMENT_INVALID: ")
+        assert result.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "text", "command"),
+        [
+            (["bogus"], "no such command 'bogus'", "distcommit"),
+            (["datset"], "no such command 'datset'; did you mean 'dataset'", "distcommit"),
+            (["dataset", "bogus"], "no such command 'bogus'", "distcommit dataset"),
+            (["run"], "missing argument 'JOB.yaml'", "distcommit run"),
+            (["status", "job.yaml", "--bogus"], "no such option: --bogus", "distcommit status"),
+            (["runs", "job.yaml", "--limit", "x"], "invalid value for '--limit': ", "distcommit runs"),
+        ],
+    )
+    def test_wrong_usage_is_one_document_with_json(self, arguments: list[str], text: str, command: str) -> None:
+        result = invoke(*arguments, "--json")
+        error = last_json(result)["error"]
+        assert (error["id"], error["exit_code"], result.exit_code) == ("ARGUMENT_INVALID", 2, 2)
+        assert error["text"].startswith(f"ARGUMENT_INVALID: {text}")
+        assert error["action"] == f"read `{command} --help`"
+
+    @pytest.mark.parametrize("words", [[], ["dataset"]])
+    def test_group_without_a_command_prints_its_help(self, words: list[str]) -> None:
+        result = invoke(*words)
+        assert (result.exit_code, result.output.startswith("Example: ")) == (2, True)
 
 
 class TestWrongJobFile:

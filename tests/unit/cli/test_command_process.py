@@ -79,8 +79,9 @@ def test_closed_standard_streams_do_not_fail_a_command() -> None:
 
 
 def _as_in_a_terminal() -> None:
-    """Do not inherit that SIGINT is ignored, as by a shell's commands in the background."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Do not inherit ignored signals, such as SIGINT in the background of a shell, and SIGHUP below `nohup`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -144,6 +145,7 @@ def test_ignored_hangup_does_not_end_a_command(blocking_job: Path) -> None:
 def test_closed_terminal_ends_a_command_with_130(blocking_job: Path) -> None:
     child, terminal = pty.fork()
     if not child:
+        _as_in_a_terminal()
         os.execv(sys.executable, [*_COMMAND, "status", str(blocking_job)])
     writer = os.open(blocking_job, os.O_WRONLY)
     os.close(terminal)

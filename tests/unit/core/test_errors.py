@@ -102,8 +102,14 @@ def test_remedy_stays_whole_if_only_the_beginning_of_the_cause_has_room() -> Non
     assert (len(text), text[:18], text[-911:]) == (1000, "STEP_LOST: it fail", f"... To do: {'y' * 900}")
 
 
-def test_remedy_that_takes_most_of_the_space_is_truncated_itself() -> None:
-    assert errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300).startswith(
-        "STEP_LOST: it failed. To do: yyy"
-    )
-    assert len(errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300)) == 300
+@pytest.mark.parametrize("limit", [100, 300, 500])
+def test_remedy_longer_than_the_limit_stays_whole(limit: int) -> None:
+    text = errors.plain_text(errors.LostError("it failed" * 50, todo="y" * 630), limit)
+    assert text.startswith("STEP_LOST: it f")
+    assert text.endswith(f"... To do: {'y' * 630}")
+    assert len(text) < 630 + len(". To do: ") + 65
+    assert errors.plain_text(text, limit) == text
+
+
+def test_text_of_another_program_after_the_mark_of_a_remedy_is_truncated() -> None:
+    assert len(errors.plain_text(errors.LostError("it failed", todo="y" * 2_001), 300)) == 300

@@ -24,7 +24,7 @@ class TelemetrySettings(SettingsModel):
         lineage_file: a file that the events are appended to instead, one a line.
         lineage_namespace: the namespace of the job.
         log_file: a file that the driver's log of each run is appended to, one line of JSON for each event and message,
-            with the ids of job and run.
+            with the ids of job and run. The error that ends a run has its traceback there.
     """
 
     metrics_file: str = ""

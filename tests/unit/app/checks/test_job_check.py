@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import pickle
 import socket
 import socketserver
 import sqlite3
@@ -18,11 +19,14 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.checks.check_result import CheckFailedError, CheckResult
+from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
-from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.core.error_catalogue import ERRORS
+from distcommit.core.errors import ConfigurationError, SinkUnavailableError, SourceUnavailableError
 from distcommit.core.support.install_command import install_command
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.logs.fencing import begin_run
@@ -106,6 +110,21 @@ def test_folder_without_permission_is_a_problem(tmp_path: Path) -> None:
     assert found(check_file(path)) == (folders if os.geteuid() else [])
 
 
+@pytest.mark.parametrize("folder", ["/proc/s", "/sys", "/dev/s/t", "{tmp}/link/s"])
+def test_folder_of_the_kernel_is_a_problem_also_for_the_superuser(tmp_path: Path, folder: str) -> None:
+    path = with_input(tmp_path)
+    (tmp_path / "link").symlink_to("/proc")
+    path.write_text(path.read_text().replace("state/store", folder.format(tmp=tmp_path)))
+    (problem,) = check_file(path).problems
+    assert (problem.id, problem.setting, problem.exit_code) == ("SETTINGS_INVALID", "paths.store", 2)
+    assert "a folder of the job is on a file system of the kernel [path=" in problem.text
+    assert problem.remedy == "correct the path in section paths"
+
+
+def test_folder_in_shared_memory_passes() -> None:
+    assert check_folder(LocalFileSystem(), "/dev/shm/of-no-job/s", is_used=False).endswith("/s will be created")
+
+
 def test_file_in_the_place_of_a_folder_is_a_problem(tmp_path: Path) -> None:
     path = with_input(tmp_path)
     (tmp_path / "state").mkdir()
@@ -136,7 +155,7 @@ def test_unreachable_brokers_are_noticed_within_seconds(tmp_path: Path) -> None:
     assert found(result) == [("source.brokers", 4)]
     assert "accepts connections" not in result.problems[0].text
     assert result.exit_code == 4
-    with pytest.raises(SourceUnavailableError, match=r"no dataset could be planned.*job\.yaml:4.*brokers can't be"):
+    with pytest.raises(SourceUnavailableError, match=r"no dataset could be planned.*job\.yaml:4:3.*brokers can't be"):
         check_before_run(Job.from_file(path)._folders, needs_java=False)
     assert not (tmp_path / "s").exists()
 
@@ -225,13 +244,56 @@ class TestChangedFolders:
         assert result.exit_code == 5
 
 
+UNREACHABLE = "url: {type}://u@127.0.0.1:1/db\n  password: x\n  table: t"
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("postgresql", "Connection refused Is"), ("mariadb", "Can't connect to")])
+def test_unreachable_target_has_an_id_one_line_and_a_remedy(tmp_path: Path, kind: str, reason: str) -> None:
+    pytest.importorskip("psycopg" if kind == "postgresql" else "pymysql")
+    with_input(tmp_path)
+    path = written(tmp_path)
+    text = path.read_text().replace("type: sqlite", f"type: {kind}")
+    path.write_text(text.replace(f"path: {tmp_path}/orders.db", UNREACHABLE.format(type=kind)))
+    (problem,) = check_file(path).problems
+    assert (problem.id, problem.setting, problem.exit_code) == ("SINK_UNAVAILABLE", "sink.url", 4)
+    assert problem.text.startswith("SINK_UNAVAILABLE: the check of the sink failed; found OperationalError: ")
+    assert reason in problem.text
+    assert not set("\n\t") & set(problem.text)
+    assert problem.remedy == "start the target, or correct the address or the user of the sink, and run again"
+    with pytest.raises(SinkUnavailableError, match=r"the check of the sink failed.*To do: start the target"):
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+
+
 class TestBeforeARun:
     def test_several_problems_raise_one_error_with_all_of_them(self, tmp_path: Path) -> None:
         path = written(tmp_path)
         path.write_text(path.read_text().replace("orders.db", "missing/orders.db"))
         with pytest.raises(CheckFailedError, match=r"2 problems.*source\.paths.*sink\.path") as failed:
             check_before_run(Job.from_file(path)._folders, needs_java=False)
-        assert [problem.line for problem in failed.value.problems] == [4, 9]
+        assert [(problem.line, problem.column) for problem in failed.value.problems] == [(4, 3), (9, 3)]
+
+    def test_error_of_several_problems_has_the_innermost_cause_of_each(self, tmp_path: Path) -> None:
+        (tmp_path / ("long" * 60)).mkdir()
+        path = written(tmp_path)
+        text = path.read_text().replace("orders.db", "missing/orders.db")
+        path.write_text(text.replace("/in/", f"/{'long' * 60}/in/"))
+        with pytest.raises(CheckFailedError) as failed:
+            check_before_run(Job.from_file(path)._folders, needs_java=False)
+        assert "source.paths: SOURCE_FILE_UNREADABLE: " in failed.value.found
+        assert "...; found the folder does not exist; sink.path: " in failed.value.found
+        assert "; ;" not in failed.value.found
+        assert failed.value.found.endswith("; found a missing folder")
+
+    def test_several_outages_have_the_exit_code_of_an_outage_in_check_and_run(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        path.write_text(path.read_text().replace("type: sqlite", "type: postgresql"))
+        text = path.read_text().replace(f"path: {tmp_path}/orders.db", UNREACHABLE.format(type="postgresql"))
+        path.write_text(text)
+        assert check_file(path).exit_code == 4
+        with pytest.raises(CheckFailedError, match=r"2 problems.*source\.paths.*sink\.url") as failed:
+            check_before_run(Job.from_file(path)._folders, needs_java=False)
+        assert failed.value.exit_code == 4
+        assert pickle.loads(pickle.dumps(failed.value)).exit_code == 4
 
     def test_run_after_an_unclean_one_begins_although_the_source_is_unavailable(self, tmp_path: Path) -> None:
         path = written(tmp_path)
@@ -351,6 +413,14 @@ def test_missing_package_of_a_converter_is_reported_with_its_extra(
     assert install_command("sql") in " ".join(done.stdout.split())
 
 
+def test_problem_without_a_remedy_of_its_own_has_the_action_of_its_id(tmp_path: Path) -> None:
+    path = shop(tmp_path, "[orders]")
+    path.write_text(path.read_text() + "row_checkers: [{type: python, class: no.such.module:Checker}]\n")
+    (problem,) = check_file(path, connect=False).problems
+    assert problem.id == "CUSTOM_CLASS_INVALID"
+    assert problem.remedy == ERRORS["CUSTOM_CLASS_INVALID"].action
+
+
 class TestCommand:
     def run(self, path: Path, *options: str, code: int = 0) -> str:
         done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["check", str(path), *options])
@@ -361,8 +431,18 @@ class TestCommand:
         path = written(tmp_path)
         text = " ".join(self.run(path, code=4).split())
         assert "not ready: 1 problem was found" in text
-        assert f"{path}:4 source.paths" in text
+        assert f"{path}:4:3 source.paths" in text
         assert "To do: create it, or correct source.paths" in text
+
+    def test_problem_has_its_column_and_id_in_text_and_json(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        (problem,) = json.loads(self.run(path, "--json", code=4))["problems"]
+        position = (problem["id"], problem["line"], problem["column"])
+        assert position == ("SOURCE_FILE_UNREADABLE", 4, 3)
+        path.write_text(path.read_text().replace("format: csv", "format: cvs"))
+        (problem,) = json.loads(self.run(path, "--json", code=2))["problems"]
+        assert (problem["id"], problem["line"], problem["column"]) == ("JOB_FILE_INVALID", 5, 3)
+        assert f"{path}:5:3 JOB_FILE_INVALID source.format must" in " ".join(self.run(path, code=2).split())
 
     def test_plan_is_shown(self, tmp_path: Path) -> None:
         text = self.run(with_input(tmp_path), "--plan")
@@ -383,6 +463,6 @@ class TestCommand:
         done = CliRunner().invoke(app, ["run", str(path)])
         assert done.exit_code == 2
         text = " ".join(done.stderr.split())  # lines are wrapped, and long paths with them
-        assert f"{path}:4 source.paths" in text
-        assert f"{path}:9 sink.path" in text
+        assert f"{path}:4:3 source.paths" in text
+        assert f"{path}:9:3 sink.path" in text
         assert "the job can't run: 2 problems were found before it began" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,12 +162,15 @@ def test_progress_shows_what_is_done_of_how_much_and_the_time_left_in_80_columns
     progress = progress_of(datasets_committed=40, records_read=1_500_000, work_units_failed=1)
     text = describe("ingest", progress, target, 220)
     assert text == "ingest · 1 failures · 40 of 120 datasets · 1.5 M of 3.0 M records · 2 min left"
-    assert describe("ingest", progress, target, 220, 70).endswith("3.0 M records")
+    assert describe("ingest", progress, target, 220, 70).endswith("3.0 M records\n2 min left"), "nothing is left out"
     many = progress_of(datasets_committed=12_345, records_read=1_500_000_000)
     large = Target("records", 100_000, 3_000_000_000, 1)
-    for width in range(20, 100):
-        assert len(describe("ingest", many, large, 5000, width)) <= width
-    assert describe("ingest", many, large, 5000, 78).endswith("1,500.0 M of 3,000.0 M records")
+    whole = describe("ingest", many, large, 5000)
+    for width in range(30, 100):
+        lines = describe("ingest", many, large, 5000, width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert " · ".join(lines) == whole
+    assert "1.5 bn of 3.0 bn records" in whole
     assert describe("ingest", many, large, 5000).endswith("1 h 23 min left")
     assert describe("plan", Progressed(), Target(), 0) == "plan"
 
@@ -180,17 +184,39 @@ def test_time_left_follows_the_datasets_if_the_source_counts_no_records() -> Non
     assert "left" not in describe("ingest", progress_of(datasets_committed=1), target, 11), "too early for an estimate"
 
 
-def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_without_a_terminal_has_rate_and_time_left_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, out = [1000.0], StringIO()
     monkeypatch.setattr("distcommit.cli.progress_display.time", SimpleNamespace(monotonic=lambda: now[0]))
-    with shown_progress(Console(file=out, width=80), "check the job") as observer:
+    with shown_progress(Console(file=out, width=80), "check the job", "records") as observer:
+        observer.observe(PhaseEnded("plan", 1, True, RunCounts(datasets_planned=12_000, size_planned=5_000_000_000)))
+        observer.observe(PhaseBegan("ingest", 0))
         for second in range(100):
             now[0] = 1000.0 + second
-            observer.observe(progress_of(datasets_committed=second, records_read=1000 * second))
-    lines = out.getvalue().splitlines()
-    assert [line.split()[1] for line in lines] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
-    assert lines[2] == "at   30.0 s  ingest · 30 datasets · 30,000 records · 1,000 records/s, 0.0 MB/s"
-    assert max(map(len, lines)) <= 80
+            read = 20_000_000 * min(second, 60)  # nothing is read after the first minute
+            counts = RunCounts(datasets_committed=second, records_read=read, bytes_read=10 * read, work_units_failed=7)
+            spent = {"json": 9.0, "read": 4.0, "write": 2.0}
+            observer.observe(Progressed("ingest", counts, 8, slowest=900, fastest=12_345.6, spent=spent))
+    blocks = ("\n" + out.getvalue()).split("\nat ")
+    assert [block.split()[0] for block in blocks[1:]] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
+    assert blocks[3].splitlines() == [
+        "  30.0 s  ingest · 7 failures · 30 of 12,000 datasets",
+        "             600.0 M of 5.0 bn records · 4 min left",
+        "             20,000,000 records/s, 200.0 MB/s · time: json 60 %, others 40 %",
+    ]
+    assert "0 records/s" in blocks[5], "a run that reads nothing still reports"
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_page_shows_the_progress_as_a_run_prints_it() -> None:
+    spent = {"json": 45.0, "read": 23.0, "sql": 21.0, "write": 11.0}
+    counts = RunCounts(datasets_committed=5, records_read=110_000)
+    progress = Progressed("ingest", counts, 2, 3, slowest=6_144, fastest=10_118, spent=spent)
+    lines = [
+        describe("ingest", progress, Target("records", 8, 240_000, 1), 6.2),
+        describe_speed(progress, 21_378, 3_204_000),
+    ]
+    page = Path(__file__).parents[4] / "conf" / "docs" / "guides" / "transforms.md"
+    assert "```text\n" + "\n".join(lines) + "\n```" in page.read_text()
 
 
 def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:

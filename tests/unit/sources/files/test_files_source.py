@@ -114,6 +114,26 @@ def test_invalid_files_settings_are_rejected(folder: Folder, wrong: dict[str, An
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("in/*", "must be an absolute path or a URL"),
+        ("smb://me:secret@host/in/*", "must not contain a password; set FSSPEC_SMB_PASSWORD instead"),
+        ("/in/", "must end with a file name, not with a folder"),
+        ("/in/**", "must end with a file name, not with a folder"),
+        ("/in/../*", "must not have the parts `.` and `..`, nor `**` within a name"),
+        ("/in/a**/b", "must not have the parts `.` and `..`, nor `**` within a name"),
+        ("/in/**/a/**/b", "must have each of `**` and {dataset} once at most"),
+        ("/in/{name}/*", "must not have a wildcard in its host, nor braces other than {dataset}"),
+        ("/in/[z-a]", "'[z-a]' is not a pattern: bad character range z-a"),
+    ],
+)
+def test_invalid_pattern_of_paths_is_rejected_with_its_rule(folder: Folder, path: str, text: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        folder.source(paths=[path], dataset="d")
+    assert text in str(refused.value)
+
+
 def test_missing_folder_stops_the_source(folder: Folder) -> None:
     with pytest.raises(SourceError, match="cannot be listed") as refused:
         folder.plan(paths=[f"{folder.folder}/typo/{{dataset}}/*.jsonl"])
