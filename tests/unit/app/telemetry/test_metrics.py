@@ -23,8 +23,7 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.engine.driver.composite_observer import CompositeObserver
-from distcommit.engine.run_events import Event, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.run_events import CompositeObserver, Event, PhaseEnded, RunBegan, RunEnded
 from tests.jobs.reported_run import HOSTILE
 from tests.unit.app.telemetry.metrics_page import PAGE, metric_names, metrics_page
 from tests.unit.test_pages import DOCS
