@@ -46,9 +46,17 @@ _FOLDERS = ("contract", "integration", "benchmarks", "crash", "spec", "stateful"
 process waits for another at the end."""
 LONGEST = (
     *("contract/test_postgresql_sink.py", "contract/test_delta.py", "contract/test_iceberg.py"),
-    *("integration/test_postgresql_two_phase.py", "integration/test_table_sink_jobs.py"),
-    *("integration/test_quickstart.py", "integration/test_fixed_settings.py", "integration/test_declared_keys.py"),
-    *("integration/test_retry_across_runs.py", "integration/test_sink_metrics.py", "integration/test_bad_input.py"),
+    *("integration/sinks/test_postgresql_two_phase.py", "integration/sinks/test_table_sink_jobs.py"),
+    *(
+        "integration/first_use/test_quickstart.py",
+        "integration/runs/test_fixed_settings.py",
+        "integration/sources/test_declared_keys.py",
+    ),
+    *(
+        "integration/runs/test_retry_across_runs.py",
+        "integration/sinks/test_sink_metrics.py",
+        "integration/flows/test_bad_input.py",
+    ),
     *("unit/engine/committing/test_atomic_groups.py", "unit/test_imports_without_spark.py"),
     *("unit/test_structure.py", "unit/test_documentation_site.py", "unit/test_commands_on_pages.py"),
 )

@@ -21,7 +21,7 @@ from distcommit.engine.driver.run import run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_time import TimePartition
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.state.job_store import open_store
 from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer

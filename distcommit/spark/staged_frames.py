@@ -22,7 +22,7 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.plan_error import PlanError
-from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.spark.staged_row_files import (
     FrameSpool,
     StagedFrame,

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from distcommit.core.errors import DistcommitError, SourceError, kind_of, reason_text
-from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.spark.transform import DATASET, FrameTransform
 from distcommit.spark.job_failure_texts import failure_text
 from distcommit.spark.task_launch import over_connect

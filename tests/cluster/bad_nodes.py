@@ -89,7 +89,7 @@ class Drill:
         """Write the job file; without the converter that dies, if it is repaired."""
         killing = {
             "type": "python",
-            "class": "tests.integration.breaking_converter:Killing",
+            "class": "tests.integration.parts.breaking_converter:Killing",
             "options": {"number": POISON},
         }
         package = {"type": "python", "class": "tests.cluster.bad_nodes:NeedsPackage"}

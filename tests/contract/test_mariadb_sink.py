@@ -13,7 +13,7 @@ from pymysql.cursors import Cursor
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import commit_proofs, ledger_table_committer, prepared_transactions
+from distcommit.sinks.databases import ledger_table_committer, prepared_transactions, two_phase_proofs
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
@@ -24,7 +24,7 @@ class OnMariadb(SinkContract, LaterEpochs):
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.mariadb.committer"]
-    committer_bases = [ledger_table_committer.__file__, commit_proofs.__file__]
+    committer_bases = [ledger_table_committer.__file__, two_phase_proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, mariadb_server: MariadbServer) -> None:

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import commit_proofs, ledger_table_committer, prepared_transactions
+from distcommit.sinks.databases import ledger_table_committer, prepared_transactions, two_phase_proofs
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer
@@ -22,7 +22,7 @@ class OnPostgresql(SinkContract, LaterEpochs):
     """A schema for each place."""
 
     settings: ClassVar[dict[str, Any]]
-    committer_bases = [ledger_table_committer.__file__, commit_proofs.__file__]
+    committer_bases = [ledger_table_committer.__file__, two_phase_proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, postgres_server: PostgresServer) -> None:

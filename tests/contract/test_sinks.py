@@ -32,7 +32,7 @@ from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
-from tests.integration.partial_sink import IN_PARTS, PartialCommitter, PartialSink
+from tests.integration.parts.partial_sink import IN_PARTS, PartialCommitter, PartialSink
 
 
 class TestSqliteSink(SinkContract):

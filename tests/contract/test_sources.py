@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.interfaces.source import Extractor, Source
 from distcommit.core.records.log_records import DatasetState
-from distcommit.sources.files.settings import FilesSource
-from distcommit.sources.kafka.settings import KafkaSource
-from distcommit.sources.rest.settings import RestSource
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.files.source import FilesSource
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
+from distcommit.sources.sql.source import SqlSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.servers.mariadb import MariadbServer

@@ -12,7 +12,7 @@ from tests.drills.quick_drills import Printed, a_job
 from tests.drills.registry import drill
 
 _TOPICS = ["good", "bad"]
-_KILLING = "tests.integration.breaking_converter:Killing"
+_KILLING = "tests.integration.parts.breaking_converter:Killing"
 
 
 @drill("RECORDS_REJECTED", "RUN_FAILED")
@@ -55,7 +55,7 @@ def record_that_kills_its_worker(folder: Path) -> Drilled:
         json = {"type": "json", "fields": {"n": "int64"}}
         killing = {
             "type": "python",
-            "class": "tests.integration.breaking_converter:Killing",
+            "class": "tests.integration.parts.breaking_converter:Killing",
             "options": {"number": 5000},
         }
         situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, converters=[json, killing])

@@ -27,7 +27,7 @@ _UPSERTS = [
         "test_reprocessed_row_of_a_later_numbering_replaces_an_earlier_row",
     ),
 ]
-_REPROCESSED = "tests/integration/test_reprocess.py::"
+_REPROCESSED = "tests/integration/operate/test_reprocess.py::"
 _LOOPS = "tests/unit/app/job_file/test_loops.py::"
 _LOOP_CASES = [
     (
@@ -105,7 +105,7 @@ CASES = [
         "sql",
         "a first run by times whose newest row is two years old",
         "a note of the run on late rows",
-        test="tests/integration/test_postgresql.py::test_first_run_by_times_skips_no_later_row_or_reports_it",
+        test="tests/integration/sources/test_postgresql.py::test_first_run_by_times_skips_no_later_row_or_reports_it",
     ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)

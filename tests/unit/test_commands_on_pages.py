@@ -1,7 +1,7 @@
 """Commands on the pages exist with their options.
 
 Commands that need neither Spark nor a server are run as printed, on a job on the local disk. Those that need Spark run
-in `tests/integration/test_commands_with_spark.py`.
+in `tests/integration/first_use/test_commands_with_spark.py`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ CHANGES = {
 WITHOUT_SPARK = {"recover", "dataset compact", "dataset expire", "store repair"}  # with --dry-run
 WITH_SPARK = {"run", "dataset reprocess", *WITHOUT_SPARK}
 RUN_ELSEWHERE = {
-    "demo": "tests/integration/test_demo.py",
-    "schedule serve": "tests/integration/test_serve.py",
+    "demo": "tests/integration/first_use/test_demo.py",
+    "schedule serve": "tests/integration/runs/test_serve.py",
     "ui": "tests/unit/cli/web/test_ui.py",
 }
 """Tests of the commands that do not end, or need an extra of their own."""
@@ -135,7 +135,7 @@ class Job:
     def _write(self, name: str, output: str) -> Path:
         file = self.folder / name
         file.write_text(
-            "job: job\nsource: {type: python, class: 'tests.integration.named_source:NamedSource',"
+            "job: job\nsource: {type: python, class: 'tests.integration.parts.named_source:NamedSource',"
             f" options: {{names: {NAMES}}}}}\npaths: {{store: store, staging: staging, output: {output}}}\n"
             "commit: {durability: none}\nschedule: {interval_s: 30}\n"
         )

@@ -351,7 +351,7 @@ def test_modules_name_no_sink_or_source_of_another_package() -> None:
 
 
 def test_part_check_reports_a_named_sink_or_source() -> None:
-    source = "from distcommit.sources.kafka.settings import KafkaSource\n\nisinstance(config.source, KafkaSource)\n"
+    source = "from distcommit.sources.kafka.source import KafkaSource\n\nisinstance(config.source, KafkaSource)\n"
     assert list(named_parts("app/x.py", source)) == ["KafkaSource"]
     assert not list(named_parts("sources/kafka/x.py", source))
     assert not list(named_parts("app/x.py", "from distcommit.sinks.files.footer import Footer\n"))

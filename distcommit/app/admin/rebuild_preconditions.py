@@ -6,7 +6,7 @@ import uuid
 
 import msgspec
 
-from distcommit.app.admin.heartbeat import signs_of_life
+from distcommit.app.admin.operator_progress import signs_of_life
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.rebuild_store import accept_store, plan_keeping, plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.repair_store_files import repair_files

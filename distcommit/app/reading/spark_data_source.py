@@ -5,7 +5,7 @@ the frame reads these files, or fails if they are deleted. Executors read them w
 
 Options of `load` select columns and records, not the query: Spark does not pass the columns of a query to a Python data
 source. Its `pushFilters` returns wrong rows on Spark 4.3, because Spark keeps one plan for each loaded frame, so that a
-filter of one query also applies to the next one (`tests/integration/test_spark_push_down.py` reproduces it).
+filter of one query also applies to the next one (`tests/integration/sources/test_spark_push_down.py` reproduces it).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from distcommit.core.errors import DistcommitError, FencedError, kind_of
 from distcommit.core.records.run_counts import EXECUTION_COUNTS
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.bucket_committer import BucketCommitter
-from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
+from distcommit.engine.committing.write_bucket_snapshot import write_bucket_snapshot
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.node_failures import NodeFailedError, hand_back

@@ -23,7 +23,7 @@ from distcommit.engine.committing.resume_killed_run import (
     resumed_epoch,
     seal_finished_work,
 )
-from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
+from distcommit.engine.committing.write_bucket_snapshot import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.node_failures import NodeFailedError, hand_back
 from distcommit.engine.reading.task_recorder import TaskRecorder

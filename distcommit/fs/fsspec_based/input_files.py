@@ -125,7 +125,7 @@ class InputFolder:
 
             scheme, _, place = self.url.partition("://")
             if scheme in BLOB_SCHEMES:
-                from distcommit.fs.object_stores.input_blobs import InputBlobs  # noqa: PLC0415 - an extra
+                from distcommit.fs.object_stores.azure_input_files import InputBlobs  # noqa: PLC0415 - an extra
 
                 authority, _, folder = place.partition("/")
                 return InputBlobs(f"{scheme}://{authority}"), folder.strip("/")

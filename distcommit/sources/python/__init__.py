@@ -1,7 +1,7 @@
 """Custom sources: the section `source` of type `python`.
 
 Must not implement the source interface itself: `PythonSource` forwards each call to the custom class. Start reading at
-`settings`.
+`source`.
 """
 
 SETTINGS = "settings:PythonSource"

@@ -19,7 +19,7 @@ from distcommit.sources.plan_error import PlanError
 from distcommit.sources.plan_snapshot import plan_snapshot
 from distcommit.sources.sql.database_connections import Database
 from distcommit.sources.sql.missed_update_warnings import missed_update_warnings
-from distcommit.sources.sql.next_range import missing_values_warning, plan_table
+from distcommit.sources.sql.plan_table import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.select_statements import full_table_of, table_of
 from distcommit.sources.sql.table_reflection import Reflected, reflect, reflect_table, table_names

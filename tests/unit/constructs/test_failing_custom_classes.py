@@ -15,7 +15,7 @@ from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowCh
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.sinks.python.sink import PythonSink
-from distcommit.sources.python.settings import PythonSource
+from distcommit.sources.python.source import PythonSource
 from distcommit.testing.fakes.convert_batch import unit_of
 
 ROWS = pa.schema([("id", pa.int64())])

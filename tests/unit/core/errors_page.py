@@ -29,7 +29,7 @@ code](../operate/exit-codes.md). [Problems](problems.md) that `status` reports h
 
 def classes_by_name() -> dict[str, type[BaseException]]:
     """Return the error classes that entries name. The last two are defined beside their sources."""
-    for module in ("plan_error", "sql.next_range"):
+    for module in ("plan_error", "sql.plan_table"):
         import_module(f"distcommit.sources.{module}")
     return {"Exception": Exception, **{kind.__name__: kind for kind in _own_classes(DistcommitError)}}
 

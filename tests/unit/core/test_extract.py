@@ -16,10 +16,10 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sources.files.settings import FilesSource
-from distcommit.sources.kafka.settings import KafkaSource
-from distcommit.sources.rest.settings import RestSource
-from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.files.source import FilesSource
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
+from distcommit.sources.spark.source import SparkSource
 from tests.unit.sources.sql.sql_tables import database, planned, source
 
 UNIT = WorkUnit("1", "a", Watermark({"": 0}), Watermark({"": 1}), 1, {"max_bytes": "7"})
@@ -103,7 +103,11 @@ REST = {
     "paging": {"type": "none"},
 }
 BATCHES = {"type": "micro_batch", "dataset_column": "d"}
-CUSTOM = {"type": "python", "class": "tests.integration.named_source:NamedSource", "options": {"names": ["a"]}}
+CUSTOM = {
+    "type": "python",
+    "class": "tests.integration.parts.named_source:NamedSource",
+    "options": {"names": ["a"]},
+}
 
 
 @pytest.mark.parametrize(

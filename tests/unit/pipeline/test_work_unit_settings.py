@@ -24,7 +24,11 @@ SECTIONS = {
     "converters": [
         {"type": "rename", "columns": {"n": "name"}},
         {"type": "rename", "columns": {"m": "mail"}},
-        {"type": "python", "class": "tests.integration.recording_parts:CountingConverter", "options": {"weight": 2}},
+        {
+            "type": "python",
+            "class": "tests.integration.parts.recording_parts:CountingConverter",
+            "options": {"weight": 2},
+        },
     ],
     "row_checkers": [{"type": "range", "column": "price", "min": 0}],
     "task_checkers": [{"type": "row_count", "min": 5}],

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Lag, Planned, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.python.sink import PythonSink
-from distcommit.sources.python.settings import PythonSource
+from distcommit.sources.python.source import PythonSource
 
 
 class Behind(Source):

@@ -13,7 +13,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Source
 from distcommit.engine.driver.run import run
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.kafka.topics import topic_of_dataset
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions

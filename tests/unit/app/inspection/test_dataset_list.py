@@ -23,7 +23,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import run
 from distcommit.engine.run_settings import step_context
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import STAGING, Machine, QuickClock, dies, go, launch, source, with_folders

@@ -12,11 +12,11 @@ from distcommit.core.errors import ConfigurationError
 
 JOB = """\
 job: delivery
-source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
+source: {type: python, class: "tests.integration.parts.named_source:NamedSource", options: {names: [a]}}
 paths: {store: store, staging: staging, output: output}
 """
 SQLITE = 'sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: rows.db}}\n'
-PLAIN = 'sink: {type: python, class: "tests.integration.plain_sink:PlainSink", options: {folder: /tmp}}\n'
+PLAIN = 'sink: {type: python, class: "tests.integration.parts.plain_sink:PlainSink", options: {folder: /tmp}}\n'
 
 
 def config(folder: Path, more: str = "", *overrides: str) -> JobConfig:

@@ -27,7 +27,7 @@ from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 
 JOB = """\
 job: rows
-source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
+source: {type: python, class: "tests.integration.parts.named_source:NamedSource", options: {names: [a]}}
 paths: {store: store, staging: staging, output: output}
 """
 SQLITE = 'sink: {type: python, class: "distcommit.testing.fakes.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'

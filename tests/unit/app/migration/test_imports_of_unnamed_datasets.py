@@ -12,8 +12,8 @@ from distcommit.app.migration.take_over_watermarks import _add_partitions
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.sources.rest.settings import RestSource
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.rest.source import RestSource
+from distcommit.sources.sql.source import SqlSource
 
 SQL = SqlSource(type="sql", url="sqlite:////db", tables=("orders",), watermark="id", lookback=0)
 REST = RestSource.model_validate(

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from distcommit.core.errors import SourceError
-from tests.integration.named_source import NamedSource
+from tests.integration.parts.named_source import NamedSource
 
 
 class OwnError(SourceError):

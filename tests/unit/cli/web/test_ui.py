@@ -26,7 +26,7 @@ from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.log_records import DatasetState
 from distcommit.stores.history.run_records import put_beginning
 from tests.golden import samples
-from tests.integration.held_source import HeldSource
+from tests.integration.parts.held_source import HeldSource
 from tests.jobs.reported_run import EPOCH, HOSTILE, HOSTILE_FILE, make_job_folder, make_reported_job
 from tests.unit.cli.test_cli import JOB, invoke
 from tests.unit.cli.web.test_report import DANGEROUS, TAGS, Seen

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.sinks.databases.newer_rows import PART, POSITION, oldest_first
-from distcommit.sources.files.settings import FilesSource
-from distcommit.sources.kafka.settings import KafkaSource
-from distcommit.sources.rest.settings import RestSource
+from distcommit.sources.files.source import FilesSource
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
 
 
 def test_rows_are_reordered_only_within_their_partition() -> None:

@@ -603,6 +603,6 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
 
 SHARED: tuple[str, ...] = tuple(
     str(Path(prepared_transactions.__file__).with_name(name))
-    for name in ("prepared_transactions.py", "commit_proofs.py", "prepared_row_writer.py")
+    for name in ("prepared_transactions.py", "two_phase_proofs.py", "prepared_row_writer.py")
 )
 """Modules that writers of every database use."""

@@ -10,7 +10,7 @@ from typing import Any
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 from tests.unit.sources.retried_ranges import states_of
 
 NOW_S = 1_700_000_000

@@ -23,7 +23,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sources.files import csv_rows, format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, read_csv_rows
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Machine, go
 from tests.unit.sources.files.files_folder import Folder, counted

@@ -27,7 +27,7 @@ from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan_dataset import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, go, states

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from distcommit.sources.files import csv_rows, format_readers
 from distcommit.sources.files.csv_dialect import Dialect
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 
 HEADLESS = Dialect(names=("n", "t"), has_header=False)
 

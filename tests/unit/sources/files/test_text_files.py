@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, read_csv_rows, read_header
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 
 BACKSLASH, PLAIN = Dialect(escape="\\"), Dialect(quote="")
 GLUED = "text behind a closing quote"

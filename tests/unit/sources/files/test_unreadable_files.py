@@ -14,7 +14,7 @@ from distcommit.core.error_handling.error_text_classification import is_outage
 from distcommit.core.errors import SourceError, TransientError, error_text
 from distcommit.engine.driver.run import RunResult
 from distcommit.sources.files import extractor, format_readers
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Machine, go
 from tests.unit.sources.files.files_folder import Folder

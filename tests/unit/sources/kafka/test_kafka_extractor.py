@@ -21,7 +21,7 @@ from distcommit.sources.kafka import extractor as kafka_extractor
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
 from distcommit.sources.kafka.extractor import WINDOW_BYTES, KafkaExtraction, KafkaExtractor
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.kafka.topics import MAX_BYTES
 
 TOPICS = 100

@@ -27,7 +27,7 @@ from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.pipeline import task_attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.plan_dataset import fair_shares, limited_to_reread, pack, plan_dataset, planned_log
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.kafka.topics import (
     MAX_BYTES,
     PartitionLog,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import SourceState
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from tests.unit.sources.kafka.test_kafka_plan import everything, source
 
 SECRET = "hunter2-hunter2"

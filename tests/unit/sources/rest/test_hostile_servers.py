@@ -13,7 +13,7 @@ import pytest
 from distcommit.constructs.registry.registry_client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.fs.response_time_limit import ResponseTimeError, call_within
-from distcommit.sources.rest.settings import RestSource
+from distcommit.sources.rest.source import RestSource
 from tests.servers.hostile import bomb, endless_body, hostile, nested_bomb, redirect, slow_body, slow_head, small_bomb
 from tests.unit.sources.sql.sql_tables import Reader
 

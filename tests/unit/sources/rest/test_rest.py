@@ -21,7 +21,7 @@ from distcommit.core.errors import ConfigurationError, SourceError, TransientErr
 from distcommit.core.interfaces.source import SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.sources.rest.settings import RestSource
+from distcommit.sources.rest.source import RestSource
 from distcommit.sources.rest.watermark_field import WatermarkField
 from tests.servers.rest import RestServer, wait_for_end_of_second
 from tests.unit.sources.sql.sql_tables import Reader

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.spark.staged_row_files import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.watermark_column import Kind
 from tests.unit.sources.retried_ranges import states_of

@@ -11,7 +11,7 @@ import yaml
 from distcommit.app.checks.job_check import check_file
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.target_identity import Target
-from distcommit.sources.spark.settings import SparkSource
+from distcommit.sources.spark.source import SparkSource
 
 JOINED = "SELECT * FROM source JOIN regions USING (region)"
 PATHS = {name: name for name in ("store", "staging", "output")}

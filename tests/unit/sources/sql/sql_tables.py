@@ -15,7 +15,7 @@ from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.retried_ranges import states_of
 
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.watermark import Watermark
-from distcommit.sources.sql import next_range
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.sql import plan_table
+from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.retried_ranges import states_of
 from tests.unit.sources.sql.sql_tables import Reader, database, deferred, planned, source
 
@@ -64,7 +64,7 @@ def test_nothing_is_deferred_of_a_key_without_lookback_or_of_an_empty_table(file
 
 
 def test_many_rows_are_reported_as_a_minimum(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_range, "MAX_COUNTED", 3)
+    monkeypatch.setattr(plan_table, "MAX_COUNTED", 3)
     make(file, *[7] * 3)
     assert deferred(source(file)) == {"t": (3, False)}
     with database(file) as connection:

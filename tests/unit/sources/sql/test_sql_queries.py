@@ -24,7 +24,7 @@ from distcommit.engine.driver.run import run
 from distcommit.protocol.seal_decision import RetryPolicy
 from distcommit.sources.query_checks import Query
 from distcommit.sources.sql.select_statements import Table
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.sql.source import SqlSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import NOTHING, OUTPUT, Machine, launch
 from tests.unit.sources.sql.sql_tables import Reader, database, planned, source

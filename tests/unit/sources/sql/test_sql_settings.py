@@ -16,7 +16,7 @@ from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.sources.query_checks import Query, queries_of
-from distcommit.sources.sql.settings import SqlSource
+from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql.sql_tables import source
 
 NOT_OF_SNAPSHOTS = "must not be set with table_type: snapshot_only"
@@ -97,7 +97,7 @@ def test_queries_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(texts)
         return queries_of(texts, dialect)
 
-    monkeypatch.setattr("distcommit.sources.sql.settings.queries_of", record_texts)
+    monkeypatch.setattr("distcommit.sources.sql.source.queries_of", record_texts)
     names = [f"q{number}" for number in range(20)]
     overrides = {name: {"keys": ["id"]} for name in names}
     sql = source(SERVER, tables=[], queries=dict.fromkeys(names, "SELECT id FROM t"), overrides=overrides)
@@ -151,7 +151,7 @@ def test_password_is_masked_in_driver_messages() -> None:
 def test_job_file_is_read_without_sqlalchemy() -> None:
     program = (
         "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from distcommit.sources.sql.settings import SqlSource\n"
+        "from distcommit.sources.sql.source import SqlSource\n"
         f"s = SqlSource(type='sql', url='{SERVER}', tables=['t'], watermark='id', lookback=0)\n"
         "print(s.fixed_settings()['database'].value)\n"
         "try: s.open()\n"

@@ -19,7 +19,7 @@ from distcommit.core.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
-from distcommit.sources.files.settings import FilesSource
+from distcommit.sources.files.source import FilesSource
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.task_states import record_ingest_ended

@@ -13,7 +13,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.kafka.plan_dataset import plan_dataset
-from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.kafka.topics import PartitionLog
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -16,7 +16,7 @@ import pytest
 
 from distcommit.app.admin import heartbeat as signs
 from distcommit.app.admin import rebuild_plan, rebuild_preconditions
-from distcommit.app.admin.heartbeat import EVERY_S, signs_of_life
+from distcommit.app.admin.operator_progress import EVERY_S, signs_of_life
 from distcommit.app.auditing.files.read_published_files import PublishedFolder
 from distcommit.app.auditing.offsets.joined_branches import folders_of
 from distcommit.app.inspection.problems.problem_kind import Problem

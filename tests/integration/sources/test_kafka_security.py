@@ -1,0 +1,144 @@
+"""SASL and TLS on a real broker, by the command line: accepted clients read exactly once, rejections have a reason,
+no secret leaks."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.core.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
+from distcommit.core.interfaces.source import SourceState
+from distcommit.sources.kafka.source import KafkaSource
+from tests.jobs.kafka_job import KafkaJob
+from tests.servers.java import keytool
+from tests.servers.kafka import KafkaServer
+
+WRONG = "not-the-password-at-all"
+
+
+def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
+    """Return the client settings for SASL over TLS."""
+    return {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": KafkaServer.user,
+        "sasl.password": password,
+        "ssl.ca.location": str(server.ca_file),
+    }
+
+
+def job_of_twenty_records(folder: Path, server: KafkaServer) -> KafkaJob:
+    """Produce twenty records to a topic, and return the job whose file is still to be written."""
+    topic = uuid.uuid4().hex
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    job = KafkaJob(folder, server, {topic: 2})
+    job.produce(10)
+    return job
+
+
+def write(job: KafkaJob, server: KafkaServer, client: dict[str, str], **source: Any) -> None:
+    source = {"brokers": server.tls_bootstrap_servers, "client": client, **source}
+    job.write(source=source, spark={"partitions": 2})
+
+
+def written_below(folder: Path, *but: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and path not in but)
+
+
+@pytest.mark.slow
+def test_password_from_the_environment_or_a_file_is_accepted_and_never_shown(
+    tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files and output of the job are searched for the secrets."""
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", KafkaServer.password)
+    secret = tmp_path / "password"
+    secret.write_text(KafkaServer.password + "\n")
+    job = job_of_twenty_records(tmp_path, kafka_server)
+    output = ""
+    for password in ("${KAFKA_TEST_PASSWORD}", f"${{file:{secret}}}"):
+        write(job, kafka_server, {**over_tls(kafka_server, password), "debug": "security,broker"})
+        code, result, errors = job.cli("run", "--verbose")
+        assert code == 0, errors[-3000:]
+        assert result["totals"]["records_published"] == 20
+        output += str(result) + errors
+        job.assert_exact()
+        job.produce(10)
+        monkeypatch.delenv("KAFKA_TEST_PASSWORD", raising=False)
+    assert KafkaServer.password not in output
+    assert KafkaServer.password.encode() not in written_below(tmp_path, secret)
+
+
+@pytest.mark.slow
+def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
+    tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Credentials are tested by the command, certificates in this process, as each JVM start takes ten seconds or
+    more."""
+    stranger, store = tmp_path / "stranger.pem", ["-keystore", str(tmp_path / "keys"), "-storepass", "changeit"]
+    keytool("-genkeypair", *store, "-dname", "CN=stranger", "-keyalg", "EC", "-groupname", "secp256r1")
+    keytool("-exportcert", *store, "-rfc", "-file", str(stranger))
+    job = job_of_twenty_records(tmp_path, kafka_server)
+    right = over_tls(kafka_server, KafkaServer.password)
+
+    def assert_reported(error: str, reason: str, output: str) -> None:
+        assert "no dataset could be planned" in error
+        assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
+        assert reason in error
+        assert "correct the security settings in source.client (sasl.mechanism" in error
+        for secret in (WRONG, KafkaServer.password):
+            assert secret not in output
+            assert secret.encode() not in written_below(tmp_path, job.path)
+
+    # The run does not wait as for an unreachable broker.
+    write(job, kafka_server, {**right, "sasl.password": WRONG}, request_timeout_s=1000)
+    code, _, errors = job.cli("run")
+    assert code == 4, errors[-3000:]
+    error = errors[errors.rindex("error: SOURCE_UNAVAILABLE: no dataset could be planned") :]
+    assert_reported(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
+    assert "Traceback" not in error
+
+    write(job, kafka_server, {**right, "ssl.ca.location": str(stranger)}, request_timeout_s=1000)
+    with pytest.raises(SourceUnavailableError) as caught:
+        Job.from_file(job.path, session=spark).run()
+    # These are OpenSSL's words. librdkafka adds its own, unless the handshake fails in its very first step.
+    assert_reported(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
+
+    write(job, kafka_server, right)
+    assert Job.from_file(job.path, session=spark).run().totals.records_published == 20
+    job.assert_exact()
+
+
+def source(server: KafkaServer, client: dict[str, str]) -> KafkaSource:
+    given = {"brokers": server.tls_bootstrap_servers, "topics": ["t"], "request_timeout_s": 10, "client": client}
+    return KafkaSource.model_validate({"type": "kafka", **given})
+
+
+def test_a_refusal_is_an_error_without_the_password(
+    kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    kafka = source(kafka_server, {**over_tls(kafka_server, WRONG), "debug": "security,broker"})
+    for act, kind in ((lambda: list(kafka.plan(bool, SourceState())), SourceError), (kafka.open, TransientError)):
+        with pytest.raises(kind, match="uthentication failed") as caught:
+            act()
+        assert WRONG not in str(caught.value) + caplog.text
+        assert WRONG.encode() not in pickle.dumps(caught.value)
+
+
+def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for name, problem in (("none", "No such file"), ("empty", "an empty file")):
+        kafka = source(kafka_server, over_tls(kafka_server, f"${{file:{tmp_path}/{name}}}"))
+        with pytest.raises(ConfigurationError, match=problem) as caught:
+            kafka.open()
+        assert str(tmp_path / name) in str(caught.value)
