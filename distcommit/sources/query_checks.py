@@ -56,6 +56,8 @@ _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
 )
+_OTHER_STATEMENTS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "CREATE", "DROP", "SET", "FROM"})
+"""Words that make a statement after WITH another one than SELECT. After FROM, Spark accepts INSERT."""
 _NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
@@ -121,6 +123,8 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
         raise SettingError(f"must not have a placeholder, {run_markers[0]}; write its value instead")
     if dialect == "mysql":
         _require_only_reads(tokens)
+    elif dialect == "spark":
+        _require_query(words)
 
 
 def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
@@ -205,6 +209,16 @@ def _check_brackets(words: list[str]) -> None:
             raise SettingError("has a ) without a (")
     if depth:
         raise SettingError("has a ( without a )")
+
+
+def _require_query(words: list[str]) -> None:
+    """Reject a statement that follows the tables of WITH and is not a SELECT."""
+    depth, before = 0, ""
+    for word in map(str.upper, words if words[0].upper() == "WITH" else []):
+        if before == ")" and not depth and word in _OTHER_STATEMENTS:
+            raise SettingError(f"must have SELECT after WITH, not {word}")
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        before = word
 
 
 def _require_only_reads(tokens: list[re.Match[str]]) -> None:

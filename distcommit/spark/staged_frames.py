@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as max_of
 
@@ -33,7 +33,7 @@ from distcommit.sources.spark.staged_row_files import (
 )
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.job_failure_texts import failure_text
-from distcommit.spark.transformed_frame import transformed
+from distcommit.spark.transformed_frame import not_published, transformed
 from distcommit.stores.folders.staging import remove_attempts
 from distcommit.stores.state.job_store import JobStore
 
@@ -119,9 +119,13 @@ class _Reading:
         before = (
             _maximum(requested, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
         )
+        read_parts: tuple[StagedPart, ...] = ()
+        if self.source.transform is not None:  # its result may lack the newest rows
+            read_parts = self._parts(requested.agg(max_of(requested[f"`{column}`"]).alias(column)), frame.kind)
         parts = self._parts(transformed(requested, self.source, self.urn), frame.kind)
-        end = end_of(frame.kind, parts, self.source.lookback or 0, before)
-        return structs.replace(frame, parts=parts, bound=stored, end=end)
+        end = end_of(frame.kind, read_parts or parts, self.source.lookback or 0, before)
+        greatest = read_parts[0].newest if read_parts else None
+        return structs.replace(frame, parts=parts, bound=stored, end=end, greatest=greatest)
 
     def _parts(self, read: DataFrame, kind: Kind) -> tuple[StagedPart, ...]:
         spool = FrameSpool(self.frames.fs, self.frames.folder_of(self.urn), self.source.watermark, kind)
@@ -145,14 +149,24 @@ class _Reading:
 
     def _typed(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
         cause = self.source.without_password(failure_text(str(error)) or type(error).__name__, self.urn)
+        found, transform = reason_text(cause, 1000), self.source.transform
+        if transform is not None and _is_of_user_code(error):
+            return not_published(self.urn, transform, "rows", found)
+        also = f"correct {transform.name} if it fails for a row, " if transform is not None else ""
         return TransientError(
             "Spark cannot read the dataset",
             id="SOURCE_SERVER_UNAVAILABLE",
             dataset=self.urn,
             format=self.source.format,
-            found=reason_text(cause, 1000),
-            todo="correct the reader's options, add its jars (spark.conf), or repair its source; then run again",
+            found=found,
+            todo=f"{also}correct the reader's options, add its jars (spark.conf), or repair its source; then run again",
         )
+
+
+def _is_of_user_code(error: PySparkException | Py4JJavaError) -> bool:
+    """Return whether Python code in Spark's tasks failed that is not the code that stages rows."""
+    is_of_python = isinstance(error, PythonException) or ".PythonException" in str(error)
+    return is_of_python and f"{FrameSpool.__module__.rpartition('.')[2]}.py" not in str(error)
 
 
 def _maximum(read: DataFrame, column: str) -> int | None:

@@ -22,11 +22,11 @@ from distcommit.spark.task_launch import over_connect
 
 _ONE_AT_A_TIME = threading.Lock()
 """Held while a transform is applied: names of views are those of the session, and functions need not be thread-safe."""
-_ROW_WISE = frozenset(
-    {"Project", "Filter", "Generate", "SubqueryAlias", "View", "Repartition", "RepartitionByExpression", "Sort"}
-)
+_ROW_WISE = frozenset({"Project", "Filter", "Generate", "SubqueryAlias", "View", "Repartition", "Sort"})
 """Operators of Spark's plans whose output rows are each computed from one input row, or that only order rows."""
 _GENERATORS = frozenset({"Explode", "PosExplode", "Inline"})
+_FUNCTIONS_OF_ONE_ROW = frozenset({100, 101})
+"""Evaluation types of Python functions that Spark calls once for each row. It passes batches of rows to all others."""
 
 
 def transformed(read: DataFrame, source: SparkSource, urn: str) -> DataFrame:
@@ -45,6 +45,8 @@ def transformed(read: DataFrame, source: SparkSource, urn: str) -> DataFrame:
     with _ONE_AT_A_TIME:
         result = _applied(read.alias(mark), source, transform, urn)
     names = result.columns
+    if not names or (command := str(_plan(result).nodeName())).endswith("Command") or command == "CommandResult":
+        raise _invalid(urn, transform, "a query", "a command", "return the result of a query")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         todo = "select or rename the columns individually"
         raise _invalid(urn, transform, "columns of different names", f"several {', '.join(repeated)}", todo)
@@ -70,7 +72,7 @@ def _applied(read: DataFrame, source: SparkSource, transform: FrameTransform, ur
         raise
     except BaseException as error:  # also SystemExit: it ends the dataset, not the run
         cause = source.without_password(f"{kind_of(error)}: {failure_text(str(error))}", urn)
-        raise _invalid(urn, transform, "a result", reason_text(cause, 1000), "correct it") from error
+        raise not_published(urn, transform, "a result", reason_text(cause, 1000)) from error
     if not isinstance(result, DataFrame) or result.isStreaming:
         found = "a streaming DataFrame" if isinstance(result, DataFrame) else f"a {type(result).__name__}"
         raise _invalid(urn, transform, "a DataFrame", found, "return a DataFrame from the function")
@@ -81,6 +83,7 @@ def _queried(read: DataFrame, source: SparkSource, transform: FrameTransform) ->
     """Return the result of the SQL. Its tables are views of the session only while Spark analyzes the SQL."""
     spark, views = read.sparkSession, list[str]()
     try:
+        spark._jsparkSession.sessionState().sqlParser().parseQuery(transform.query)  # spark.sql executes commands
         for name, frame in [(DATASET, read), *_tables(spark, source, transform)]:
             frame.createTempView(name)
             views.append(name)
@@ -100,31 +103,47 @@ def _first_not_row_wise(result: DataFrame, mark: str) -> str:
     plan = _plan(result)
     if not plan.subqueriesAll().isEmpty():
         return "a subquery in an expression"
+    if not plan.deterministic():
+        return "with another result at each execution, such as rand"
     while (name := str(plan.nodeName())) in _ROW_WISE:
         if name == "SubqueryAlias" and plan.alias() == mark:
             return ""
         if name == "Generate" and (generator := str(plan.generator().nodeName())) not in _GENERATORS:
             return generator
+        if name == "Repartition" and plan.shuffle():
+            return name
+        if any(map(_takes_several_rows, _elements(plan.expressions()))):
+            return "of a pandas or Arrow function, which receives several rows at once"
         plan = plan.child()
     return name
+
+
+def _takes_several_rows(expression: Any) -> bool:
+    if str(expression.nodeName()) == "PythonUDF" and expression.evalType() not in _FUNCTIONS_OF_ONE_ROW:
+        return True
+    return any(map(_takes_several_rows, _elements(expression.children())))
+
+
+def _elements(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(index) for index in range(sequence.size()))
 
 
 def _keeps(column: str, read: DataFrame, result: DataFrame) -> bool:
     """Return whether a column of the result is the column that was read. Spark gives each computed column an id."""
     ids = [
-        {str(attribute.exprId()) for attribute in _attributes(frame) if attribute.name() == column}
+        {str(attribute.exprId()) for attribute in _elements(_plan(frame).output()) if attribute.name() == column}
         for frame in (read, result)
     ]
     return bool(ids[0]) and ids[0] == ids[1]
 
 
-def _attributes(frame: DataFrame) -> Iterator[Any]:
-    output = _plan(frame).output()
-    return (output.apply(index) for index in range(output.size()))
-
-
 def _plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
+
+
+def not_published(urn: str, transform: FrameTransform, expected: str, found: str) -> SourceError:
+    """Return the error of a transform whose own code fails."""
+    return _invalid(urn, transform, expected, found, f"correct {transform.name}")
 
 
 def _invalid(urn: str, transform: FrameTransform, expected: str, found: str, todo: str) -> SourceError:

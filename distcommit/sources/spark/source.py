@@ -52,7 +52,8 @@ class SparkSource(DescribedSource):
             a dataset, the dataset is not read until the option is restored or `distcommit dataset set-watermark` sets
             where it begins. Exceptions are the user, the host in a JDBC URL, and options that only affect how rows are
             fetched, such as `fetchsize` and `numPartitions`. A snapshot is always read.
-        password: the reader option of that name, for `jdbc`. `${file:PATH}` in it stands for the file's content.
+        password: the reader option of that name, for `jdbc`. `${file:PATH}` in it, in an entry of `options` or in a
+            `password` below `datasets` stands for the file's content.
         datasets: reader options by dataset name. They override `options`.
         watermark: the column whose values are positions: integers or timestamps that only grow. Empty: each run reads
             all of each dataset again, to be published with `sink.publish: replace`.
@@ -81,7 +82,7 @@ class SparkSource(DescribedSource):
         raise_all(error for name in datasets for error in urn_errors(name, name))
         return datasets
 
-    _check_files = field_validator("password")(check_secret_files)
+    _check_files = field_validator("password", "options", "datasets")(check_secret_files)
 
     @rule
     def _has_lookback_with_watermark(self) -> Iterator[SettingError]:
@@ -140,9 +141,9 @@ class SparkSource(DescribedSource):
 
     def options_with(self, own: Mapping[str, Option]) -> dict[str, str]:
         """Return the reader options of a dataset or a table with these own options, the password included."""
-        password = with_secret_files(self.password.get_secret_value())
+        password = self.password.get_secret_value()
         options = {**self.options, **({"password": password} if password else {}), **own}
-        return {name: _written(value) for name, value in options.items()}
+        return {name: with_secret_files(_written(value)) for name, value in options.items()}
 
     def without_password(self, text: str, dataset: str) -> str:
         """Return an error's text with the password of the dataset's reader hidden."""
@@ -154,13 +155,26 @@ class SparkSource(DescribedSource):
         the transform.
 
         Another host of the same database has the same digest.
+
+        Raises:
+            SourceError: if the options of the transform's function have no digest.
         """
         both = {**self.options, **self.datasets[dataset]}
         options = {name.lower(): _written(value) for name, value in both.items()}
         names = [name for name in sorted(options) if name not in _FETCH_OPTIONS and not name.startswith(_FILE_SYSTEM)]
         relevant = {name: _JDBC_HOST.sub(r"\1", options[name]) for name in names}
         identity = [self.format.lower(), relevant, *([self.transform.identity] if self.transform is not None else [])]
-        return sha256(json.dumps(identity).encode()).hexdigest()[:12]
+        try:
+            text = json.dumps(identity, sort_keys=True, default=str)
+        except (TypeError, ValueError) as error:  # such as keys of several types, or a cycle
+            raise SourceError(
+                "the options of the function have no digest, by which a change of them is recognized",
+                id="SOURCE_SETTINGS_INVALID",
+                dataset=dataset,
+                found=str(error),
+                todo="use texts as keys in source.transform.options, and no cycles",
+            ) from error
+        return sha256(text.encode()).hexdigest()[:12]
 
     def check_code(self) -> None:
         if self.transform is not None and self.transform.function:

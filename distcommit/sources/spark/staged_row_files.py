@@ -73,6 +73,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
         error: why nothing is staged; empty if rows are.
         remedy: command for an operator, as in `DatasetProblem.remedy`.
         reader: digest of the reader and its options; empty for a snapshot.
+        greatest: with a transform, the greatest value of the watermark column among the rows that it is applied to.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -83,6 +84,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
     error: str = ""
     remedy: tuple[str, ...] = ()
     reader: str = ""
+    greatest: Position | None = None
 
     @property
     def counted(self) -> str:
@@ -94,7 +96,11 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Position | None:
-        """The greatest staged value of the watermark column; None for a snapshot, or if no row has a value."""
+        """The greatest value of the watermark column, before a transform; None for a snapshot, or if no row has a
+        value.
+        """
+        if self.greatest is not None:
+            return self.greatest
         return max((part.newest for part in self.parts if part.newest is not None), default=None)
 
     @property

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.support.settings_model import SettingError, SettingsModel, errors_of, rule
 from distcommit.custom_class import load_function
-from distcommit.fs.secret_files import with_secret_files_in
+from distcommit.fs.secret_files import check_secret_files, with_secret_files_in
 from distcommit.sources.query_checks import Query, tables_in
 
 DATASET = "source"
@@ -30,7 +30,7 @@ class FrameTransform(SettingsModel):
             must return a DataFrame.
         options: keyword arguments of the function. Values may be `${file:PATH}`.
         tables: further tables of the SQL by name, with reader options that override `source.options`. Each run reads
-            them as a whole. The SQL may also name tables of Spark's catalogs.
+            them as a whole. The SQL may also name tables of Spark's catalogs. A `password` may be `${file:PATH}`.
         row_wise: whether each row of the result is computed from one row of the dataset alone, and has that row's
             unchanged value of `source.watermark`. Required with `source.watermark`. Before a run reads a dataset, it
             verifies this in Spark's plan of the result.
@@ -43,6 +43,8 @@ class FrameTransform(SettingsModel):
     options: dict[str, Any] = Field(default_factory=dict)
     tables: dict[str, dict[str, Option]] = Field(default_factory=dict)
     row_wise: bool = False
+
+    _check_files = field_validator("options", "tables")(check_secret_files)
 
     @rule
     def _has_one_text(self) -> Iterator[SettingError]:
@@ -67,6 +69,12 @@ class FrameTransform(SettingsModel):
     def _is_query_of_dataset(self) -> Iterator[SettingError]:
         if not self.sql:
             return
+        if "${" in self.sql:
+            yield SettingError(
+                "must not contain ${, because Spark would replace it by a setting whose changes are not recognized",
+                "sql",
+                remedy="if it is an environment variable of the job file, set the variable",
+            )
         yield from (errors := [*errors_of(lambda: Query.of(self.sql, _DIALECT), "sql")])
         if errors:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import concat_ws
+from pyspark.sql.functions import concat_ws, udf
 from pyspark.sql.functions import sum as sum_of
 
 
@@ -18,6 +18,18 @@ def exit_for_a_negative_id(frame: DataFrame) -> DataFrame:
     if frame.filter("id < 0").count():
         raise SystemExit("negative id")
     return frame
+
+
+def since(frame: DataFrame, day: object) -> DataFrame:
+    """Return all rows; for options of types that JSON lacks."""
+    return frame
+
+
+def failing_for_a_row(frame: DataFrame) -> DataFrame:
+    def fail(value: str) -> str:
+        raise ValueError(f"no such row as {value}")
+
+    return frame.withColumn("s", udf(fail, useArrow=False)("s"))
 
 
 def nothing(frame: DataFrame) -> None:

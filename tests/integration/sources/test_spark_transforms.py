@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import LongType
 
 from distcommit import Job
 from distcommit.core.errors import SourceError
+from distcommit.sources import query_checks
 from distcommit.sources.spark import transform
 from distcommit.sources.spark.source import SparkSource
 from distcommit.spark import staged_frames, transformed_frame
@@ -36,6 +40,15 @@ from tests.integration.sources.test_spark_source import (
 
 FUNCTIONS = "tests.integration.sources.frame_functions"
 Function = Callable[[DataFrame], DataFrame]
+
+
+def _batch(values: pd.Series) -> pd.Series:
+    return values
+
+
+def _of_batches() -> Any:
+    make: Any = pandas_udf
+    return make("string")(_batch)
 
 
 def source_with(**section: Any) -> SparkSource:
@@ -59,7 +72,7 @@ ROW_WISE: list[Function] = [
     lambda frame: frame.withColumn("upper", f.upper("s")).drop("s").filter("id > 1"),
     lambda frame: frame.select("id", f.explode("list").alias("item")),
     lambda frame: frame.withColumn("twice", f.udf(lambda value: value * 2, LongType())("id")),
-    lambda frame: frame.repartition(2).orderBy("s").alias("x").select("x.id"),
+    lambda frame: frame.coalesce(1).orderBy("s").alias("x").select("x.id"),
 ]
 
 
@@ -75,6 +88,14 @@ OTHERS: list[tuple[Function, str]] = [
     (lambda frame: frame.distinct(), "Deduplicate|Distinct|Aggregate"),
     (lambda frame: frame.dropDuplicates(["s"]), "Deduplicate|Aggregate"),
     (lambda frame: frame.limit(1), "GlobalLimit"),
+    (lambda frame: frame.repartition(2), "operation Repartition"),
+    (lambda frame: frame.repartition("s"), "operation RepartitionByExpression"),
+    (lambda frame: frame.filter(f.rand() > 0.5), "another result at each execution"),
+    (lambda frame: frame.withColumn("n", f.monotonically_increasing_id()), "another result at each execution"),
+    (lambda frame: frame.withColumn("n", f.expr("uuid()")), "another result at each execution"),
+    (lambda frame: frame.withColumn("n", f.length(_of_batches()("s")) + 1), "pandas or Arrow function"),
+    (lambda frame: frame.sparkSession.sql("SET a.b = 1"), "found a command"),
+    (lambda frame: frame.select(), "found a command"),
     (lambda frame: frame.sample(0.5), "Sample"),
     (lambda frame: frame.union(frame), "Union"),
     (lambda frame: frame.join(frame.select("id"), "id"), "Join"),
@@ -129,6 +150,77 @@ def test_only_row_wise_sql_is_published_by_ranges(sql: str, found: str, read: Da
         with pytest.raises((SourceError, ValueError), match=found):
             transformed(read, source_with(sql=sql), "t")
     assert not read.sparkSession.catalog.tableExists("source"), "the view is of the session only for the analysis"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "INSERT INTO kept SELECT * FROM s",
+        "FROM s INSERT INTO kept SELECT *",
+        "DELETE FROM kept",
+        "UPDATE kept SET id=1",
+    ],
+)
+def test_command_after_with_is_not_executed(
+    command: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's parser rejects commands that the check of the job file does not recognize."""
+    monkeypatch.setattr(query_checks, "_require_query", lambda _: None)
+    spark.sql(f"CREATE TABLE kept (id long) USING parquet LOCATION '{tmp_path}/kept'")
+    try:
+        source = SparkSource.model_validate(
+            {
+                **{"type": "spark", "format": "parquet", "datasets": {"t": {}}},
+                "transform": {"sql": f"WITH s AS (SELECT id FROM source) {command}"},
+            }
+        )
+        with pytest.raises(SourceError, match="ParseException"):
+            transformed(spark.range(3), source, "t")
+        assert spark.table("kept").count() == 0
+    finally:
+        query_checks.Query.of.cache_clear()
+        spark.sql("DROP TABLE kept")
+
+
+@pytest.mark.parametrize("is_time", [False, True])
+def test_filter_of_the_newest_rows_moves_the_watermark(tmp_path: Path, spark: SparkSession, is_time: bool) -> None:
+    """The watermark column has not ended if the transform drops its greatest values."""
+    if is_time:
+        spark.sql("SELECT 's' AS s, id, timestamp_seconds(id * 86400 * 9) AS at FROM range(5)").coalesce(
+            1
+        ).write.parquet(str(tmp_path / "in" / "t0"))
+    else:
+        put(tmp_path, "t0", "a.parquet", [0, 1, 2, 3, 4], "a")
+    own = {"sql": "SELECT * FROM source WHERE id < 2", "row_wise": True}
+    column = "at" if is_time else "id"
+    source = {**parquet(tmp_path, ["t0"]), "watermark": column, "lookback": 0, "transform": own}
+    path = spark_job(tmp_path, source)
+    for _ in range(3):
+        assert not problems(run(path, spark))
+    assert sorted((row[1], count) for row, count in published(tmp_path).items()) == [(0, 1), (1, 1)]
+    (row,) = Job.from_file(path).status().datasets
+    assert row.positions == {"": "1970-02-06T00:00:00.000000Z" if is_time else 4}
+
+
+def test_dates_in_options_of_the_function_have_a_digest(tmp_path: Path, spark: SparkSession) -> None:
+    put(tmp_path, "t0", "a.parquet", [1, 2, 3], "a")
+    own = {"function": f"{FUNCTIONS}:since", "options": {"day": date(2024, 5, 1)}, "row_wise": True}
+    source = {**parquet(tmp_path, ["t0"]), "watermark": "id", "lookback": 0, "transform": own}
+    assert run(spark_job(tmp_path, source), spark).succeeded
+    own["options"] = {"day": {1: 2, "a": 3}}
+    assert "the options of the function have no digest" in problems(run(spark_job(tmp_path, source), spark))
+
+
+def test_failing_python_function_of_a_row_is_attributed_to_the_transform(tmp_path: Path, spark: SparkSession) -> None:
+    put(tmp_path, "t0", "a.parquet", [1, 2, 3], "a")
+    own = {"function": f"{FUNCTIONS}:failing_for_a_row", "row_wise": True}
+    source = {**parquet(tmp_path, ["t0"]), "watermark": "id", "lookback": 0, "transform": own}
+    text = problems(run(spark_job(tmp_path, source), spark))
+    assert "correct source.transform.function" in text
+    assert "no such row" in text
+    assert "repair its source" not in text
+    source["transform"] = {"sql": "SELECT id, raise_error('no such row') AS s FROM source", "row_wise": True}
+    assert "correct source.transform.sql" in problems(run(spark_job(tmp_path, source), spark))
 
 
 def test_failing_function_stops_only_its_dataset(tmp_path: Path, spark: SparkSession) -> None:

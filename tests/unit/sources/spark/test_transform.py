@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from distcommit.app.checks.job_check import check_file
-from distcommit.core.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.sources.spark.source import SparkSource
 
@@ -42,6 +43,12 @@ def by_ranges(transform: dict[str, Any]) -> SparkSource:
         ({"sql": JOINED, "tables": {"a b": {}}}, "must be a name of letters, digits and _"),
         ({"sql": "SELECT * FROM regions"}, "must read the table source"),
         ({"sql": "DROP TABLE source"}, "must begin with SELECT or WITH, not with DROP"),
+        ({"sql": "WITH s AS (SELECT * FROM source) INSERT INTO t SELECT * FROM s"}, "must have SELECT after WITH"),
+        ({"sql": "WITH s AS (SELECT * FROM source), t (a) AS (SELECT 1) delete FROM t"}, "not DELETE"),
+        ({"sql": "WITH s AS (SELECT * FROM source) FROM s INSERT INTO t SELECT *"}, "not FROM"),
+        ({"sql": "SELECT '${spark.app.name}' FROM source"}, r"must not contain \$\{"),
+        ({"function": "m:f", "options": {"a": "${file:b}"}}, "by an absolute path"),
+        ({"sql": JOINED, "tables": {"regions": {"password": "${file:b}"}}}, "by an absolute path"),
         ({"sql": "SELECT * FROM source; DROP TABLE source"}, "must be one statement"),
         ({"sql": "SELECT 'a FROM source"}, "has a quote, or a comment, that is not closed"),
         ({"sql": "SELECT (a FROM source"}, r"without a \)"),
@@ -105,6 +112,31 @@ def test_target_that_a_table_of_the_transform_reads_is_recognized(tmp_path: Path
 def test_table_has_the_options_and_the_password_of_the_source() -> None:
     source = settings({"sql": JOINED}, options={"url": "u", "dbtable": "a"}, password="s3cret")
     assert source.options_with({"dbtable": "b"}) == {"url": "u", "password": "s3cret", "dbtable": "b"}
+
+
+def test_query_after_with_may_name_columns_like_statements() -> None:
+    sql = "WITH s AS (SELECT max(update) FROM source) SELECT s.insert, (1) AS set FROM s"
+    assert settings({"sql": sql}).transform is not None
+
+
+def test_secret_files_of_tables_and_options_are_read(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("s3cret\n")
+    file = f"${{file:{tmp_path}/p}}"
+    source = settings({"sql": JOINED, "tables": {"regions": {"password": file}}}, options={"token": file})
+    assert source.transform is not None
+    assert source.options_with(source.transform.tables["regions"]) == {"password": "s3cret", "token": "s3cret"}
+    assert source.reader_options("t") == {"token": "s3cret"}
+
+
+def test_digest_of_options_does_not_depend_on_their_order() -> None:
+    options = {"day": date(2024, 5, 1), "a": 1}
+    readers = {
+        by_ranges({"function": "m:f", "options": dict(pairs)}).reader_of("t")
+        for pairs in (options.items(), reversed(options.items()))
+    }
+    assert len(readers) == 1
+    with pytest.raises(SourceError, match="have no digest"):
+        by_ranges({"function": "m:f", "options": {"day": {1: 1, "a": 1}}}).reader_of("t")
 
 
 @pytest.mark.parametrize(
