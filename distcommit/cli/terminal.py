@@ -98,7 +98,7 @@ class Terminal:
         else:
             self.out.print(view(_printable(result)), crop=False)  # a command is a line, however long
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line of narration to stdout, or to stderr if stdout is for JSON. A line without indentation is a
         heading.
         """

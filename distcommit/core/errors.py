@@ -383,7 +383,7 @@ class RecordError(DistcommitError):
     id = "RECORD_UNREADABLE"
 
 
-TURNED_AWAY = "a record is turned away"
+RECORD_REJECTED = "a record is rejected"
 NEW_FIELDS = "a record has fields that those before do not have, and evolution is fail"
 """The beginning of a `RecordError` that the job file can turn into a rejection instead of a failed work unit."""
 

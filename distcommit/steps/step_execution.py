@@ -65,7 +65,7 @@ class Execution(IoRequest):
     Args:
         sequences: the steps by a unique sequence name.
         verify_first: see `execute_sequences`.
-        wholes: see `execute_sequences`.
+        groups: see `execute_sequences`.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Execution(IoRequest):
         sequences: Mapping[Name, Sequence[CommitStep]],
         *,
         verify_first: bool = False,
-        wholes: Mapping[Name, Hashable] = MappingProxyType({}),
+        groups: Mapping[Name, Hashable] = MappingProxyType({}),
     ) -> None:
-        self._sequences, self._verify_first, self._wholes = sequences, verify_first, wholes
+        self._sequences, self._verify_first, self._groups = sequences, verify_first, groups
 
     @classmethod
     def answer_batch(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
@@ -83,7 +83,7 @@ class Execution(IoRequest):
             verify_first: execute_sequences(
                 {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
                 verify_first=verify_first,
-                wholes={name: complete for r in requests for name, complete in r._wholes.items()},
+                groups={name: complete for r in requests for name, complete in r._groups.items()},
             )
             for verify_first in {request._verify_first for request in requests}
         }
@@ -94,7 +94,7 @@ def execute_sequences(
     sequences: Mapping[Name, Sequence[CommitStep]],
     *,
     verify_first: bool,
-    wholes: Mapping[Name, Hashable] = MappingProxyType({}),
+    groups: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
     """Execute the steps of many sequences, each in its own order. Return once all effects are durable.
 
@@ -104,7 +104,7 @@ def execute_sequences(
     Args:
         sequences: the steps by sequence name.
         verify_first: whether to verify the steps of a batch before executing it, as replay requires.
-        wholes: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
+        groups: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
             are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
             of them has failed before, the others fail with HeldBackError.
     """
@@ -112,40 +112,40 @@ def execute_sequences(
     remaining: dict[Name, list[list[CommitStep]]] = {}
     for name, steps in sequences.items():
         try:
-            remaining[name] = _batches(steps, is_whole=name in wholes)
+            remaining[name] = _batches(steps, is_whole=name in groups)
         except Exception as error:  # noqa: BLE001 - a step class may be the user's
             outcomes.failed[name] = step_error(error, steps[0])
-    while due := _due(remaining, wholes, outcomes):
+    while due := _due(remaining, groups, outcomes):
         by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
         for name in due:
             kind, sink = _kind_of(remaining[name][0])
-            by_kind.setdefault((kind, sink, wholes.get(name) if sink else None), []).append(name)
+            by_kind.setdefault((kind, sink, groups.get(name) if sink else None), []).append(name)
         for (kind, _, complete), names in by_kind.items():
-            groups = {name: remaining[name].pop(0) for name in names}
-            _execute_kind(kind, groups, outcomes, verify_first=verify_first, is_complete=complete is not None)
+            batches = {name: remaining[name].pop(0) for name in names}
+            _execute_kind(kind, batches, outcomes, verify_first=verify_first, is_complete=complete is not None)
     return outcomes
 
 
 def _due(
-    remaining: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
+    remaining: Mapping[Name, Sequence[list[CommitStep]]], groups: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
     """Return the sequences to continue. Those of an atomic group wait before a sink's steps until all others with steps
     of this sink have arrived. If one has failed, set the others to held back."""
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
-    if not wholes:
+    if not groups:
         return going
-    culprits = {wholes[name]: name for failed in (outcomes.failed, outcomes.lost) for name in failed if name in wholes}
-    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in remaining[name][1:]}
+    culprits = {groups[name]: name for failed in (outcomes.failed, outcomes.lost) for name in failed if name in groups}
+    expected = {(groups[name], _kind_of(kind)) for name in going if name in groups for kind in remaining[name][1:]}
     due, waiting = [], []
     for name in going:
         kind = _kind_of(remaining[name][0])
-        if name not in wholes or not kind[1]:
+        if name not in groups or not kind[1]:
             due.append(name)
-        elif wholes[name] in culprits:
-            outcomes.failed[name] = held_back_by(str(getattr(culprits[wholes[name]], "dataset_urn", "another")))
-        elif (wholes[name], kind) in expected:
+        elif groups[name] in culprits:
+            outcomes.failed[name] = held_back_by(str(getattr(culprits[groups[name]], "dataset_urn", "another")))
+        elif (groups[name], kind) in expected:
             waiting.append(name)
         else:
             due.append(name)

@@ -28,7 +28,7 @@ def poisoned_record(folder: Path) -> Drilled:
         situation.produce("bad", b'{"n":1000}', b"poison", b'{"n":1001}')
         situation.produce("good", b'{"n":1002}')
         situation.run(1)
-        cause = "bad could not be read: bad: RECORD_REJECTED: a record is turned away"
+        cause = "bad could not be read: bad: RECORD_REJECTED: a record is rejected"
         return drilled(situation, cause, rejected=Counter([b"poison"]))
 
 

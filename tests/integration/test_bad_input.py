@@ -171,7 +171,7 @@ def test_record_that_cannot_be_decoded_fails_its_dataset_or_is_rejected(
         audit = job.audit()
     if policy == "fail":
         assert not result.succeeded
-        assert "a record is turned away" in reasons(result)["bad"]
+        assert "a record is rejected" in reasons(result)["bad"]
         assert (audit.records, audit.datasets) == (2, 2), "the other dataset is unharmed, and this one known"
     else:
         assert result.succeeded

@@ -57,7 +57,7 @@ def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repai
         reasons = {reason.subject: (reason.kind, reason.text) for reason in first.reasons.entries}
         assert {subject: kind for subject, (kind, _) in reasons.items()} == {"bad": "partly failed", "full": "failed"}
         assert "is read up to" in reasons["bad"][1]
-        assert "a record is turned away" in reasons["bad"][1]
+        assert "a record is rejected" in reasons["bad"][1]
         audit = job.audit()
         assert (audit.exact, audit.records) == (True, BATCH_RECORDS + 1)
         again = run()

@@ -23,7 +23,7 @@ from distcommit.app.job_file.built_in_types import Section, types_of
 from distcommit.core.interfaces.committer import SinkCommitter
 from distcommit.core.interfaces.sink import Sink, SinkWriter
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
-from tests.checkers.structure import structure
+from tests.checkers.structure import SMALL, structure
 
 MODULE, CLASS, FUNCTION = 400, 250, 60
 """The largest numbers of lines."""
@@ -62,6 +62,47 @@ def too_large(path: str, source: str) -> Iterator[str]:
 def test_modules_classes_and_functions_are_within_their_size_limits() -> None:
     assert len([*simulated()]) > 60
     assert not [violation for path, source in (*installed(), *simulated()) for violation in too_large(path, source)]
+
+
+SMALL_MODULES: dict[str, str] = {
+    "app/inspection/report_data/killed_runs.py": "one part of the report, as each module beside it",
+    "app/job_file/yaml_without_duplicate_keys.py": "the one loader of YAML, which secrets and job files use",
+    "app/migration/gobblin/classes_to_port.py": "five modules of the conversion add to it",
+    "app/telemetry/service_events.py": "telemetry must not import the service, which sends the events",
+    "cli/exit_codes.py": "the text that the help and a page share",
+    "cli/views/log_view.py": "the view of one command",
+    "cli/views/serving_view.py": "the views of one command group",
+    "constructs/converters/filter.py": "each converter has a module with its name",
+    "core/error_catalogue/catalogue.py": "it imports all entries, which import their class",
+    "core/error_catalogue/entry.py": "all modules with entries import it",
+    "core/error_handling/foreign_errors.py": "the one place that catches panics of native code",
+    "core/interfaces/clock.py": "an interface, which must not read the time itself",
+    "core/interfaces/provenance.py": "a part of the interface of sources that sinks use without the rest",
+    "core/records/run_outcome.py": "stored values that four packages use without the record",
+    "core/support/child_program_source.py": "two packages start child processes with it",
+    "core/support/storable_check.py": "three packages check values with it",
+    "engine/reading/read_deadline.py": "the rule for the end of reading, which needs no task",
+    "engine/system_clock.py": "the only implementation that reads the time; simulations replace it",
+    "fs/checksumming_writer.py": "the base class of the writers of all file systems",
+    "sinks/base/file_names.py": "the only module of sinks that may build file names",
+    "sinks/base/retries.py": "the only module of sinks that may wait",
+    "sinks/iceberg/altered_tables.py": "a rule of Iceberg's column ids",
+    "sinks/postgresql/sink.py": "each sink has a module with its settings",
+    "sources/kafka/batch_schema.py": "the settings use it without a Kafka client",
+    "sources/missing_dataset_check.py": "two sources share it",
+    "spark/java_check.py": "it must not import Spark",
+    "stores/folders/folder_trees.py": "five packages use it",
+    "testing/fakes/convert_batch.py": "tests of all converters use it",
+}
+"""Modules of fewer lines than `SMALL`, and why each is not a part of another one."""
+
+
+def test_module_of_few_lines_has_a_reason() -> None:
+    named = {
+        path for path, source in installed() if source.count("\n") < SMALL and not Path(path).name.startswith("__")
+    }
+    assert sorted(named - SMALL_MODULES.keys()) == [], "move it into the module that it serves, or give a reason"
+    assert sorted(SMALL_MODULES.keys() - named) == [], "remove modules that are not small any more"
 
 
 def test_largest_folder_is_within_its_limit() -> None:

@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from distcommit.app.admin.maintenance_run import LISTED, MaintenanceResult, require_files, run_maintenance
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.maintenance_units import ExpiryCutoff
-from distcommit.core.support.parallel import run_ahead
-from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_events import Observer
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.maintenance.expiry_source import ExpirySource
 from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_requests import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LISTED = 100
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _LEAST_SNAPSHOTS = 2
 
@@ -52,41 +49,27 @@ class ExpireRow(msgspec.Struct, frozen=True):
     rejected: int = 0
 
 
-class ExpireResult(msgspec.Struct):
+class ExpireResult(MaintenanceResult, kw_only=True):
     """The files older than `cutoff_ms` that were, or would be, deleted.
 
     Attributes:
         cutoff_ms: cutoff in milliseconds since 1970.
-        dry_run: whether nothing was changed.
-        datasets: number of datasets with expired files.
         files: number of expired files.
         records: records in the expired files, including rejected ones.
         size_bytes: size of the expired files in bytes.
         rows: first hundred datasets with expired files. Counts include all.
-        skipped: first hundred datasets or buckets whose files could not be expired, with the reason. Once the reason is
-            resolved, the same command expires them.
-        skipped_count: number of all skipped datasets and buckets.
-        epoch: epoch of the run that superseded the files; 0 without a run.
         deleted: whether the files are deleted. If not, they stay until no kept snapshot shows them.
         undated: live files of unknown age, which never expire: outside of time folders, on a file system without times.
-        succeeded: whether all runs of the command succeeded. Without a run: whether nothing was skipped; true for a dry
-            run.
         rejected: rejected records in the expired files; included in `records`.
     """
 
     cutoff_ms: int
-    dry_run: bool
-    datasets: int = 0
     files: int = 0
     records: int = 0
     size_bytes: int = 0
     rows: list[ExpireRow] = []
-    skipped: list[str] = []
-    skipped_count: int = 0
-    epoch: int = 0
     deleted: bool = False
     undated: int = 0
-    succeeded: bool = True
     rejected: int = 0
 
 
@@ -113,41 +96,27 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
     `dry_run` is only copied to the result. The result lists as skipped: buckets and datasets that can't be read, and
     datasets with such files that are not idle, are stopped or have no watermark.
     """
-    result, cutoff = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
+    result, cutoff = ExpireResult(cutoff_ms=before_ms, dry_run=dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
-    for bucket in range(store.buckets):
-        try:
-            datasets = store.bucket_log(bucket).refresh().datasets
-        except (DistcommitError, OSError) as error:
-            _skip(result, f"bucket {bucket}: {error}")
+    for state, live in result.surveys(store, partial(_live, source)):
+        urn = state.dataset_urn
+        result.undated += sum(1 for file in live if not file.end_ms)
+        past = [file for file in live if cutoff.is_expired(file.end_ms)]
+        if not past:
             continue
-        states = sorted(datasets.items())
-        looks = run_ahead(store.fs.parallel_calls, partial(_live, source), states)
-        for (urn, state), live in zip(states, looks, strict=True):
-            if isinstance(live, str):
-                _skip(result, f"{urn}: {live}")
-                continue
-            result.undated += sum(1 for file in live if not file.end_ms)
-            past = [file for file in live if cutoff.is_expired(file.end_ms)]
-            if not past:
-                continue
-            if state.status is not DatasetStatus.IDLE or state.is_stopped:
-                reason = "stopped" if state.is_stopped else state.status.value
-                _skip(result, f"{urn}: it is {reason}; `distcommit status` has the remedy")
-                continue
-            if state.watermark is None:
-                _skip(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
-                continue
-            _add(result, urn, past)
+        if state.status is not DatasetStatus.IDLE or state.is_stopped:
+            reason = "stopped" if state.is_stopped else state.status.value
+            result.skip(f"{urn}: it is {reason}; `distcommit status` has the remedy")
+            continue
+        if state.watermark is None:
+            result.skip(f"{urn}: it has no watermark any more; its files can go once a run has committed it")
+            continue
+        _add(result, urn, past)
     return result
 
 
-def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveFile] | str:
-    urn, state = dataset
-    try:
-        return list(source.aged(urn, state.done_epoch).live_files())
-    except (DistcommitError, OSError) as error:
-        return str(error)
+def _live(source: ExpirySource, state: DatasetState) -> list[LiveFile]:
+    return list(source.aged(state.dataset_urn, state.done_epoch).live_files())
 
 
 def _add(result: ExpireResult, urn: str, past: Sequence[LiveFile]) -> None:
@@ -156,7 +125,7 @@ def _add(result: ExpireResult, urn: str, past: Sequence[LiveFile]) -> None:
     result.datasets, result.files = result.datasets + 1, result.files + len(past)
     result.records, result.rejected = result.records + records, result.rejected + rejected
     result.size_bytes += size_bytes
-    if len(result.rows) < _LISTED:
+    if len(result.rows) < LISTED:
         result.rows.append(ExpireRow(urn, len(past), records, size_bytes, rejected))
 
 
@@ -194,7 +163,7 @@ def expire_job(
     now_ms = SystemClock().now_ms()
     before_ms = now_ms - age_ms(older_than)
     flow = folders.config.task_flow()
-    _require_files(folders, flow)
+    _require_expirable(folders, flow)
     store = folders.open_store(create=False) if dry_run else folders.opened()
     result = find_expired(store, flow, before_ms, dry_run=dry_run)
     if dry_run:
@@ -203,36 +172,14 @@ def expire_job(
         result.succeeded = not result.skipped_count
         return result
     put_expiry_request(store, before_ms, now_ms, user)
-    superseded = _run(folders, session, before_ms, f"expire {older_than}", user, observer)
-    result.epoch, result.succeeded = superseded.epoch, superseded.succeeded
-    for reason in superseded.reasons.entries:
-        _skip(result, f"{reason.subject}: {reason.text}")
+    command = f"expire {older_than}"
+    superseded = run_maintenance(folders, session, command, user, observer, partial(expiring, before_ms=before_ms))
+    result.add_run(superseded)
     if superseded.succeeded and not keep_snapshots:
-        swept = _run(
-            folders, session, before_ms, f"expire {older_than}", user, observer, kept_snapshots=_LEAST_SNAPSHOTS
-        )
+        expire = partial(expiring, before_ms=before_ms, kept_snapshots=_LEAST_SNAPSHOTS)
+        swept = run_maintenance(folders, session, command, user, observer, expire)
         result.deleted = result.succeeded = swept.succeeded
     return result
-
-
-def _run(
-    folders: JobFolders,
-    session: SparkSession | None,
-    before_ms: int,
-    command: str,
-    user: str,
-    observer: Observer | None,
-    *,
-    kept_snapshots: int | None = None,
-) -> RunResult:
-    """Run once: seal tombstones of expired files, and delete superseded files that no kept snapshot shows."""
-    from distcommit.app.running.run_context import open_run  # noqa: PLC0415 - a dry run needs no Spark
-
-    with open_run(folders, session, command, user, observer) as (launch, run_settings, run_observer, _):
-        settings = expiring(run_settings, before_ms, kept_snapshots)
-        result = run(launch, settings, fixed=folders.fixed_settings(), observer=run_observer)
-        end_run(settings.store, settings.epoch, clean=result.succeeded)
-        return result
 
 
 def expiring(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
@@ -245,24 +192,10 @@ def expiring(settings: RunSettings, before_ms: int, kept_snapshots: int | None =
     return replace(settings, flow=source.flow_without_constructs(), kept_snapshots=stored)
 
 
-def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
+def _require_expirable(folders: JobFolders, flow: TaskFlow) -> None:
     others = [branch.name for branch in flow.branches if not branch.sink.abilities.files]
     actual = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
     if flow.publish == "replace":
         actual = "sink.publish: replace, where each run takes the place of all that is older"
-    if folders.config.commit.delivery == "at_least_once":
-        actual = "commit.delivery: at_least_once, which writes nothing ahead"
-    if actual:
-        raise ConfigurationError(
-            "this job's files can't be expired by age",
-            id="MAINTENANCE_NOT_POSSIBLE",
-            job=folders.config.job,
-            expected="files that are added, or replaced by partition, exactly once",
-            found=actual,
-        )
-
-
-def _skip(result: ExpireResult, text: str) -> None:
-    result.skipped_count += 1
-    if len(result.skipped) < _LISTED:
-        result.skipped.append(text)
+    expected = "files that are added, or replaced by partition, exactly once"
+    require_files(folders, "this job's files can't be expired by age", expected, actual)

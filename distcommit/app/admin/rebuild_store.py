@@ -212,7 +212,7 @@ def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
         dataset_state = fold.state_of(state.dataset_urn)
         watermark = format_watermark(dataset_state.watermark.positions if dataset_state.watermark else {})
         raise ConflictError(
-            "a dataset was changed by hand while the store was being rebuilt",
+            "an operator changed a dataset while the store was being rebuilt",
             dataset=state.dataset_urn,
             found=f"{dataset_state.status.value}, watermark {watermark}",
             todo="rebuild again",

@@ -68,9 +68,9 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     marked = read_marker(fs, roots, repairable=True) is not None
     names = [*([] if marked else [MARKER]), *(file.name for file in unreadable_files(store) if file.is_damaged)]
     names += [name for root, name in CLAIMS.items() if is_only_set_aside(fs, roots, claim_path(getattr(roots, root)))]
-    is_log_torn = is_corrupt(store.job_log())
-    if dry_run or not (names or is_log_torn):
-        return [*names, *([JOB_LOG] if is_log_torn else [])]
+    is_log_corrupt = is_corrupt(store.job_log())
+    if dry_run or not (names or is_log_corrupt):
+        return [*names, *([JOB_LOG] if is_log_corrupt else [])]
     with JobLock(fs, roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
         if not marked:
             with suppress(FileNotFoundError):
@@ -79,7 +79,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
         _repair_claims(store, names, run_id)
         if SETTINGS_RECORD in names:
             set_file_aside(fs, roots, replace_unreadable_settings(store, folders.fixed_settings()), run_id)
-        if is_log_torn:
+        if is_log_corrupt:
             names.append(JOB_LOG)
             _set_job_log_aside(store, run_id, whole_job=folders.config.commit.scope == "job")
     return names

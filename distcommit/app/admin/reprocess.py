@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from distcommit.app.admin.maintenance_run import run_maintenance
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.run_context import open_run
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.driver.run import RunResult
 from distcommit.engine.reading.record_read_failures import stop_reason
 from distcommit.engine.run_events import Observer
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -59,18 +59,12 @@ def _run(
     folders: JobFolders, session: SparkSession | None, urn: str, user: str, observer: Observer | None
 ) -> RunResult:
     """Run once to read the live error files of a dataset; of all datasets if `urn` is empty."""
-    with open_run(folders, session, f"reprocess {urn or '--all'}", user, observer) as (
-        launch,
-        begun_settings,
-        run_observer,
-        _,
-    ):
-        flow, roots = begun_settings.flow, begun_settings.store.roots
-        errors = ReprocessSource(begun_settings.store.fs, roots.output, flow, urn)
-        settings = replace(begun_settings, flow=flow.with_source(errors))
-        result = run(launch, settings, fixed=folders.fixed_settings(), observer=run_observer)
-        end_run(settings.store, settings.epoch, clean=result.succeeded)
-        return result
+
+    def reprocessing(settings: RunSettings) -> RunSettings:
+        source = ReprocessSource(settings.store.fs, settings.store.roots.output, settings.flow, urn)
+        return replace(settings, flow=settings.flow.with_source(source))
+
+    return run_maintenance(folders, session, f"reprocess {urn or '--all'}", user, observer, reprocessing)
 
 
 def _require_exactly_once(folders: JobFolders) -> None:
@@ -80,8 +74,8 @@ def _require_exactly_once(folders: JobFolders) -> None:
             id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="commit.delivery: exactly_once",
-            found="at_least_once: nothing is written ahead, so that files would count as retired while those that take"
-            " their place are not all there",
+            found="at_least_once: nothing is written ahead, so that files would count as superseded while those that"
+            " take their place are not all there",
             todo="set commit.delivery to exactly_once for this command, or for good",
         )
 

@@ -160,11 +160,11 @@ def _stages(stages: Sequence[Stage], reached: FlowColumns) -> Iterator[FlowPart]
         columns, others = known_columns(reached.columns)
         if isinstance(construct, Converter):
             several = "makes several records of one; " if construct.makes_several else ""
-            turned_away = f"{several}not converted: {outcome}"
-            yield FlowPart("converter", stage.name, _settings(construct), turned_away, columns, others)
+            requirement = f"{several}not converted: {outcome}"
+            yield FlowPart("converter", stage.name, _settings(construct), requirement, columns, others)
         else:
-            turned_away = f"expects {construct.describe()}; else {outcome if stage.is_mandatory else 'only counted'}"
-            yield FlowPart("row checker", stage.name, _settings(construct), turned_away, columns, others)
+            requirement = f"expects {construct.describe()}; else {outcome if stage.is_mandatory else 'only counted'}"
+            yield FlowPart("row checker", stage.name, _settings(construct), requirement, columns, others)
 
 
 def _type_of(construct: object) -> str:

@@ -107,5 +107,5 @@ def _template(section: Section, name: str) -> str:
             f"the {section} type {name!r} has no template for a job file",
             expected=f"template.yaml in the package distcommit.{section}s.{name}",
             found="no such file",
-            todo=f"write the job file by hand, or choose another type with --{section}",
+            todo=f"write the job file yourself, or choose another type with --{section}",
         ) from error

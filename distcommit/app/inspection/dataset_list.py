@@ -23,7 +23,7 @@ class Status(StrEnum):
     """The status of a dataset, as users filter by it."""
 
     IDLE = "idle"
-    UNREAD = "read-failed"
+    READ_FAILED = "read-failed"
     """The dataset is idle, and the newest run could not read it."""
     PENDING = "pending"
     QUARANTINED = "quarantined"

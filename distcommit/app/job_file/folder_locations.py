@@ -12,11 +12,11 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.support.install_command import install_command, pip_install
+from distcommit.core.support.request_counts import counting_calls
 from distcommit.fs.hadoop.hdfs_file_system import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.object_stores.object_operations import BLOB_SCHEMES
-from distcommit.fs.request_counting import counting_calls
 from distcommit.fs.separate_store import TwoFileSystems
 
 _REMOTE = {

@@ -24,7 +24,7 @@ from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequest
 from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
 from distcommit.app.inspection.dry_runs.run_preconditions import closed_buckets, open_for_operator
-from distcommit.app.job_file.job_file_names import is_job_file
+from distcommit.app.job_file.load_job_file import is_job_file
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions, require_some
 from distcommit.app.migration.import_watermarks import ImportResult, import_watermarks
@@ -45,7 +45,7 @@ from distcommit.stores.state.recorded_fixed_settings import record_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NOBODY = NullObserver()
+_NULL_OBSERVER = NullObserver()
 logger = logging.getLogger(__name__)
 
 
@@ -63,9 +63,10 @@ class Job(StoredJob):
         """
         from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
 
-        with open_checked_run(self._folders, self._session, "run", username(), observer) as (launch, settings, told, _):
+        session, user = self._session, username()
+        with open_checked_run(self._folders, session, "run", user, observer) as (launch, settings, events, _):
             seconds, fixed_settings = self.config.limits.seconds, self._folders.fixed_settings()
-            result = run(launch, settings, max_seconds=seconds, fixed=fixed_settings, observer=told)
+            result = run(launch, settings, max_seconds=seconds, fixed=fixed_settings, observer=events)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -101,9 +102,9 @@ class Job(StoredJob):
         if dataset:
             self.steps(dataset, most=1)
         command = f"recover {dataset}" if dataset else "recover"
-        with open_run(self._folders, self._session, command, username(), observer) as (launch, begun_settings, told, _):
-            settings = replace(begun_settings, replays_only=dataset)
-            result = recover(launch, settings, told)
+        with open_run(self._folders, self._session, command, username(), observer) as (launch, run_settings, events, _):
+            settings = replace(run_settings, replays_only=dataset)
+            result = recover(launch, settings, events)
             end_run(settings.store, settings.epoch, clean=False)
             return result
 
@@ -295,7 +296,7 @@ class Job(StoredJob):
             dry_run=dry_run,
         )
 
-    def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:
+    def rebucket(self, buckets: int | None = None, observer: Observer = _NULL_OBSERVER) -> RebucketResult:
         """Change the number of buckets, or the names or groups of datasets. See `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
 

@@ -19,9 +19,8 @@ from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.job_file.environment_variables import unset_variables
 from distcommit.app.job_file.job_config import JobConfig
-from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.load_job_file import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import is_job_file, load_tree, parse_config
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Lag

@@ -1,4 +1,8 @@
-"""Filters of records by column values, for files whose column types may differ."""
+"""Filters of records by column values, for files whose column types may differ.
+
+`constructs.expressions.condition` compiles the conditions of job files. Its docstring states why there are two
+compilers.
+"""
 
 from __future__ import annotations
 

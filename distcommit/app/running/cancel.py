@@ -38,7 +38,7 @@ def cancel_runs(
 
     A run checks for the request every second. Then it interrupts its tasks, and seals and publishes nothing more. The
     next run replays its sealed sequences. A run that died counts as ended once its lease has expired. A run whose lease
-    is overdue loses its lock at once. Raises DistcommitError if the store can't be written.
+    is late loses its lock at once. Raises DistcommitError if the store can't be written.
 
     Args:
         on_request: called with the epoch of each run that gets a request.
@@ -54,8 +54,8 @@ def cancel_runs(
                 put_cancel(store, CancelRequest(CANCEL_VERSION, row.epoch, user, clock.now_ms()))
                 on_request(row.epoch)
             requested[row.epoch] = row
-        overdue = [row.run_id for row in rows if row.is_renewal_late]
-        if any(release_late_lock(store.fs, store.roots.store, run_id, clock) for run_id in overdue):
+        late_runs = [row.run_id for row in rows if row.is_renewal_late]
+        if any(release_late_lock(store.fs, store.roots.store, run_id, clock) for run_id in late_runs):
             continue
         ended = not living and not pending
         if ended or clock.monotonic_s() - begun_s >= wait_s:

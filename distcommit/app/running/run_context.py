@@ -18,12 +18,11 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.recorded_environment import facts_of
 from distcommit.app.running.run_alerts import alerting
 from distcommit.app.telemetry.configured_observers import observers
-from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import watched
-from distcommit.engine.run_events import Observer
+from distcommit.engine.run_events import CompositeObserver, Observer
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
-from distcommit.app.job_file.job_file_names import job_files_in
+from distcommit.app.job_file.load_job_file import job_files_in
 from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Plan
 from distcommit.core.errors import ConfigurationError, error_text

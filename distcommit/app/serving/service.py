@@ -36,9 +36,8 @@ from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError, error_text
 from distcommit.core.interfaces.clock import Clock
-from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.run_events import Observer
+from distcommit.engine.run_events import CompositeObserver, Observer
 from distcommit.engine.system_clock import SystemClock
 from distcommit.spark.session_settings import SparkSettings
 
@@ -326,8 +325,8 @@ class Service:
         passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
         next_try = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
         text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{next_try}"
-        told_already = run.outcome is Outcome.HELD and run.name in self._held
-        if not told_already and run.outcome is not Outcome.PAUSED:  # which the next check reports
+        is_reported = run.outcome is Outcome.HELD and run.name in self._held
+        if not is_reported and run.outcome is not Outcome.PAUSED:  # which the next check reports
             self._report(run.name, run.outcome.value, text, run.epoch)
         self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
         self._let_leave(run.name)

@@ -56,7 +56,7 @@ def files(
         terminal.show(result, lambda _: "")
     else:
         for path in (path for paths in result.files.values() for path in paths):
-            terminal.say(path)
+            terminal.print_line(path)
     if not any(result.files.values()):
         terminal.narrate(_no_files_reason(result, Job.from_file(job, needs_variables=False), is_newest=as_of is None))
 

@@ -32,11 +32,11 @@ def demo(
     from distcommit.app.demo.demo_run import run_demo  # noqa: PLC0415 - needs a Kafka client
 
     location = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
-    result = run_demo(location, terminal.say)
-    terminal.say("")
+    result = run_demo(location, terminal.print_line)
+    terminal.print_line("")
     terminal.show(result, demo_view)
     if folder is None and result.exact and not keep:
         delete_tree(LocalFileSystem(durable=False), str(location))
     else:
-        terminal.say(f" its files are in {location}")
+        terminal.print_line(f" its files are in {location}")
     return 0 if result.exact else 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -33,6 +33,14 @@ def audit_view(result: AuditResult) -> RenderableType:
         verdict = good_verdict("complete", f"{records} is published or rejected at least once ({method})")
     else:
         verdict = bad_verdict("not complete" if result.at_least_once else "not exact", method)
+    twice = not result.at_least_once
+    bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
+    lists = [listing(title, lines, count) for title, (lines, count) in audit_listings(result).items()]
+    return page(verdict, fact_table(audit_facts(result)), _bad_partitions(bad), *lists)
+
+
+def audit_facts(result: AuditResult) -> dict[str, str]:
+    """Return the totals by name. Totals that show a problem are red."""
     facts = {
         "published": _published(result),
         "duplicates": should_be_none(result.duplicates),
@@ -58,30 +66,28 @@ def audit_view(result: AuditResult) -> RenderableType:
         )
     if result.at_least_once:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
-    twice = not result.at_least_once
-    bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
-    return page(
-        verdict,
-        fact_table(facts),
-        _bad_partitions(bad),
-        listing("ranges that were given up", result.skipped_ranges),
-        listing("not compared with anything that is stored", result.unproven_files, result.unproven_files_count),
-        listing("ranges that two datasets have published", map(_shared, result.shared_positions)),
-        listing("datasets not finished: run the job, then audit again", result.pending),
-        listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        listing(
-            "ledgers at targets that the store does not know so",
+    return facts
+
+
+def audit_listings(result: AuditResult) -> dict[str, tuple[Iterable[str], int]]:
+    """Return by title the first findings that are listed, and their number; 0 if all are listed."""
+    return {
+        "ranges that were given up": (result.skipped_ranges, 0),
+        "not compared with anything that is stored": (result.unproven_files, result.unproven_files_count),
+        "ranges that two datasets have published": (map(_shared, result.shared_positions), 0),
+        "datasets not finished: run the job, then audit again": (result.pending, 0),
+        "files that no sequence published": (result.unknown_files, result.unknown_files_count),
+        "ledgers at targets that the store does not know so": (
             result.ledger_mismatches,
             result.ledger_mismatches_count,
         ),
-        listing("records that are not those that were written", result.altered, result.altered_count),
-        listing(
-            "things in staging that no run would sweep: take them away",
+        "records that are not those that were written": (result.altered, result.altered_count),
+        "things in staging that no run would sweep: take them away": (
             result.orphaned_files,
             result.orphaned_files_count,
         ),
-        listing("logs and ledgers that can't be read", result.unreadable),
-    )
+        "logs and ledgers that can't be read": (result.unreadable, 0),
+    }
 
 
 def _published(result: AuditResult) -> str:

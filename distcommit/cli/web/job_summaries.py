@@ -15,7 +15,7 @@ from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult, Q
 from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, StatusResult, status_of
 from distcommit.app.inspection.problems.problem_kind import Problem, Severity
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus
-from distcommit.app.job_file.job_file_names import job_files_in
+from distcommit.app.job_file.load_job_file import job_files_in
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
@@ -207,7 +207,7 @@ def list_with_lag(job: StoredJob, lag: JobLag | None) -> DatasetsResult:
     result = job.datasets(Query(read=True))
     by_dataset = lag.by_dataset if lag is not None else {}
     rows = [_with_lag(row, by_dataset.get(row.state.dataset)) for row in result.datasets]
-    rows.sort(key=_urgency)
+    rows.sort(key=_sort_key)
     return msgspec.structs.replace(result, datasets=rows, lag_unknown=lag.unknown if lag is not None else "")
 
 
@@ -217,6 +217,6 @@ def _with_lag(row: DatasetRow, lag: Lag | None) -> DatasetRow:
     return msgspec.structs.replace(row, lag_records=lag.records, lag_seconds=lag.seconds, lag_problem=lag.problem)
 
 
-def _urgency(row: DatasetRow) -> tuple[int, float, int]:
+def _sort_key(row: DatasetRow) -> tuple[int, float, int]:
     rank = WORST_FIRST_STATUSES.index(status_of(row.state))
     return rank, -(row.lag_seconds or 0), -(row.lag_records or 0)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from distcommit.constructs.converters.debezium_events import ENVELOPE, METADATA, events_of, read_events
-from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
-from distcommit.constructs.json_decoding.json_reader import JsonRecords
+from distcommit.constructs.converters.inferring_converter import JsonFieldsConverter
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_checks import check_distinct
-from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.known_columns import UNKNOWN, Columns, check_unique_names, find_column
 from distcommit.schemas.storable_types import is_text
 
 Metadata = Literal["op", "position", "ts_ms", "snapshot", "transaction"]
 
 
-class DebeziumConverter(InferringConverter):
+class DebeziumConverter(JsonFieldsConverter):
     """Converter of change events of Debezium to rows: the row after the change, or before a delete.
 
     The events are JSON in a column of text or bytes, with or without their schemas. If the records have the columns
@@ -48,25 +44,10 @@ class DebeziumConverter(InferringConverter):
     """
 
     type: Literal["debezium"]
-    fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
-    column: str = "value"
     metadata: tuple[Metadata, ...] = ("op", "position")
     keys: tuple[str, ...] = ()
 
     _check_metadata = field_validator("metadata", "keys")(check_distinct)
-
-    @rule
-    def _fits_fields(self) -> Iterator[SettingError]:
-        if self.fields is None:
-            return
-        for name in sorted(self.model_fields_set & {"evolution", "datasets"}):
-            yield SettingError("must not be set with fields: it applies to inferred fields only", name)
-        for name, written in self.fields.items():
-            yield from errors_of(partial(json_reader, columns_of_fields({name: written})), "fields", name)
-
-    @property
-    def _declared(self) -> Mapping[str, str] | None:
-        return self.fields
 
     def convert_columns(self, columns: Columns) -> Columns:
         if "after" in columns.fields.names:
@@ -115,9 +96,3 @@ class DebeziumConverter(InferringConverter):
                 todo="remove the converter that decodes the events, if they are JSON: this converter decodes them",
             )
         return self._rows(pa.schema(after.type.fields))
-
-    def _read(self, images: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        if self.fields is None:
-            return self._inferred.read(images)
-        columns = columns_of_fields(self.fields)
-        return columns, json_reader(columns).read(images)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field
 
-from distcommit.constructs.converters.inferring_converter import InferringConverter
-from distcommit.constructs.json_decoding.column_inference import columns_of_fields, json_reader
-from distcommit.constructs.json_decoding.json_reader import JsonRecords
+from distcommit.constructs.converters.inferring_converter import JsonFieldsConverter
+from distcommit.constructs.json_decoding.column_inference import columns_of_fields
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
 from distcommit.schemas.storable_types import is_text
 
 
-class JsonConverter(InferringConverter):
+class JsonConverter(JsonFieldsConverter):
     """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
@@ -46,23 +41,7 @@ class JsonConverter(InferringConverter):
     """
 
     type: Literal["json"]
-    fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
-    column: str = "value"
     keep_column: bool = True
-
-    @rule
-    def _fits_fields(self) -> Iterator[SettingError]:
-        if self.fields is None:
-            return
-        for name in sorted(self.model_fields_set & {"evolution", "datasets"}):
-            yield SettingError("must not be set with fields: it applies to inferred fields only", name)
-        for name, written in self.fields.items():
-            columns = columns_of_fields({name: written})
-            yield from errors_of(partial(json_reader, columns), "fields", name)
-
-    @property
-    def _declared(self) -> Mapping[str, str] | None:
-        return self.fields
 
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "json", is_text, "binary or string")
@@ -88,9 +67,3 @@ class JsonConverter(InferringConverter):
         """Return the columns that stay of the input, followed by those of the fields."""
         others = Columns.of(schema).with_or_without(self.column, self.keep_column)
         return check_unique_names(Columns.of(pa.schema([*others.fields, *columns])), "json").fields
-
-    def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        if self.fields is None:
-            return self._inferred.read(values)
-        columns = columns_of_fields(self.fields)
-        return columns, json_reader(columns).read(values)

@@ -1,4 +1,9 @@
-"""Conditions on columns, written in YAML and compiled to Arrow functions."""
+"""Conditions on columns, written in YAML and compiled to Arrow functions.
+
+`app.reading.row_filters` has a second compiler, because readers need another result. A condition has three values for
+each record, and a literal must be a value of the column's type. A filter is an expression that files' statistics can
+evaluate, and it widens the column to a type that represents each literal exactly.
+"""
 
 from __future__ import annotations
 

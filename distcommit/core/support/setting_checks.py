@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 from distcommit.core.dataset_urn import MAX_URN_BYTES, check_urn
 from distcommit.core.errors import ConfigurationError
@@ -28,6 +29,18 @@ def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """
     raise_all(repeated(names))
     return names
+
+
+def check_client_settings(client: Any, owned: Container[str], required: str, remedy: str) -> Any:
+    """Return the settings of a Kafka client with numbers and booleans as text.
+
+    Raises:
+        ValidationError: of pydantic, with each name of `owned`, which breaks the rule `required`.
+    """
+    if not isinstance(client, Mapping):
+        return client
+    raise_all(SettingError(required, key, remedy=remedy) for key in client if key in owned)
+    return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
 
 
 def repeated(names: Sequence[str]) -> Iterator[SettingError]:

@@ -109,7 +109,7 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
     return files
 
 
-def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
+def abort_unsealed(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
     """Abort an older run's attempts in one bucket that no pending, quarantined or revoking sequence contains.
 
     Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
@@ -132,10 +132,10 @@ def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: Pa
         logger.warning("attempts beside an open sequence are aborted later: %s", error)
         return
     sealed = {attempt for step in steps for attempt in step.prepared_by}
-    losers = [note for note in noted if note.attempt not in sealed]
+    unsealed = [note for note in noted if note.attempt not in sealed]
     states = {state.attempt: state for state in past_states.of_epoch(epoch, bucket)}
-    if _abort(settings, losers, states):
-        remove_notes(fs, staging, [note for note in losers if note.attempt in states])
+    if _abort(settings, unsealed, states):
+        remove_notes(fs, staging, [note for note in unsealed if note.attempt in states])
 
 
 def _abort(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:

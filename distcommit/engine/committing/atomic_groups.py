@@ -54,7 +54,7 @@ def build_execution(
         if name in groups_by_sequence and groups_by_sequence[name] in missing_member
     }
     executable = {name: steps for name, steps in loaded.items() if name not in held_back}
-    return Execution(executable, verify_first=verify_first, wholes=groups_by_sequence), held_back
+    return Execution(executable, verify_first=verify_first, groups=groups_by_sequence), held_back
 
 
 def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
-from distcommit.engine.committing.abort_and_sweep_attempts import abort_losers, sweep_aborted
+from distcommit.engine.committing.abort_and_sweep_attempts import abort_unsealed, sweep_aborted
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.resume_killed_run import (
@@ -255,12 +255,12 @@ def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int,
 
 
 def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, open_in: Fold | None = None) -> int:
-    """Call `abort_losers` if the epoch has open sequences in a bucket's log, otherwise `sweep_aborted`. A link or mount
-    that leads out of the staging root stops the sweep of this bucket alone.
+    """Call `abort_unsealed` if the epoch has open sequences in a bucket's log, otherwise `sweep_aborted`. A link or
+    mount that leads out of the staging root stops the sweep of this bucket alone.
     """
     try:
         if open_in is not None:
-            abort_losers(settings, epoch, bucket, past, open_in)
+            abort_unsealed(settings, epoch, bucket, past, open_in)
             return 0
         return sweep_aborted(settings, epoch, bucket, past)
     except OutsideRootError as error:

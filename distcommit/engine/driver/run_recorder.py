@@ -22,11 +22,11 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import MAX_RUN_REASONS, Reason, Reasons
-from distcommit.engine.driver.composite_observer import GuardedObserver
 from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.run_events import (
     DatasetQuarantined,
     Event,
+    GuardedObserver,
     NullObserver,
     Observer,
     PhaseEnded,

@@ -42,9 +42,9 @@ def with_priorities(freshness: Freshness, plans: Sequence[DatasetPlan], lags: Ma
         seconds = lag.seconds if lag is not None and lag.seconds is not None else 1.0
         lag_ratio = seconds / target_s if target_s else 0.0
         is_backlogged = 0 < freshness.records_per_run <= sum(unit.size for unit in plan.work_units)
-        urgency = lag_ratio / (1 + lag_ratio) - 1 if is_backlogged else lag_ratio  # [-1, 0), in the same order
+        priority = lag_ratio / (1 + lag_ratio) - 1 if is_backlogged else lag_ratio  # [-1, 0), in the same order
         units = tuple(
-            replace(unit, properties={**unit.properties, _PROPERTY: f"{urgency:.6f}"}) for unit in plan.work_units
+            replace(unit, properties={**unit.properties, _PROPERTY: f"{priority:.6f}"}) for unit in plan.work_units
         )
         prioritized.append(replace(plan, work_units=units))
     return prioritized

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.core.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
+from distcommit.core.errors import RECORD_REJECTED, ConfigurationError, RecordError, plain_text, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
 from distcommit.core.work_units import ConstructCounts, WorkUnit
 from distcommit.pipeline.branches.restore_source_order import ascending, by_first_row, in_source_order, merged_by_schema
@@ -236,7 +236,7 @@ def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int
 def rejection_error(construct: str, reason: str) -> RecordError:
     """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
-        TURNED_AWAY,
+        RECORD_REJECTED,
         id="RECORD_REJECTED",
         construct=construct,
         found=plain_text(reason, 500),

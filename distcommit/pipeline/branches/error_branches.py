@@ -1,4 +1,4 @@
-"""Error branches: rejected input records are diverted to files of their own, with the step and the reason."""
+"""Error branches: rejected input records are written to files of their own, with the step and the reason."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class ErrorBranches:
         return [_prepared(name, sink, self._diverted[name], writer) for name, writer in self._writers.items()]
 
 
-def _prepared(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> BranchResult:
+def _prepared(branch: str, sink: str, rejected: int, writer: AttemptFiles) -> BranchResult:
     prepared = writer.prepare_commit()
     return BranchResult(
         branch=branch,
         sink=sink,
         files=tuple(prepared.files),
-        records_rejected=diverted,
+        records_rejected=rejected,
         holes=tuple(prepared.holes),
         content_sum=prepared.content_sum,
     )

@@ -52,7 +52,7 @@ def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
         yield
         return
 
-    def ring(number: int, frame: FrameType | None) -> NoReturn:
+    def raise_time_limit(number: int, frame: FrameType | None) -> NoReturn:
         raise TimeLimitError(
             "a construct exceeded its time limit",
             construct=construct,
@@ -60,7 +60,7 @@ def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
             todo="correct the construct, or raise the limit; the work unit is not lost",
         )
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, raise_time_limit)
     for watch in _watches:
         watch.begin(seconds, construct)
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)

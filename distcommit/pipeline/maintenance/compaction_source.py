@@ -30,7 +30,7 @@ from distcommit.sinks.files.footer import Footer, has_columns_in_footer, look_in
 from distcommit.sinks.files.merged_file import merged_footer, write_merged_file
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.run_markers import Marker, read_markers
-from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, build_replacement
+from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, build_tombstone
 
 _WHOLE_FILE_BYTES = 16 << 20  # of a merged file that is written, or read to compare it, from memory as a whole
 
@@ -201,7 +201,7 @@ class _CompactedExtraction(MaintenanceExtraction):
         compacted = CompactedFiles.of(self.unit)
         if compacted is None or not self._superseded:
             return None
-        return build_replacement(identity, "compact", compacted.base, self._published, self._superseded, ())
+        return build_tombstone(identity, "compact", compacted.base, self._published, self._superseded, ())
 
     def _footer(self, below: str) -> Footer:
         path, identity = f"{self._source.output}/{below}", self.unit

@@ -16,7 +16,7 @@ from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, Datase
 from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import DatedFiles, LiveFile
 from distcommit.protocol.paths.output import is_tombstone
-from distcommit.stores.folders.tombstones import Tombstone, build_replacement
+from distcommit.stores.folders.tombstones import Tombstone, build_tombstone
 
 
 class ExpirableFiles(DatedFiles):
@@ -82,4 +82,4 @@ class _AgedExtraction(MaintenanceExtraction):
             return None
         aged = self._source.aged(self.unit.dataset_urn, cutoff.base)
         files, records = aged.superseded(aged.expired(cutoff), is_expired=True)
-        return build_replacement(identity, "expire", cutoff.base, (), files, records)
+        return build_tombstone(identity, "expire", cutoff.base, (), files, records)

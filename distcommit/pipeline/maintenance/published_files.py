@@ -115,17 +115,17 @@ class PublishedFiles:
             FileNotFoundError: if a previous replacement is missing.
             DistcommitError, OSError: if a tombstone cannot be read.
         """
-        superseded_records, retired = SupersededRecords(), list[SupersededFile]()
+        superseded_records, superseded = SupersededRecords(), list[SupersededFile]()
         for file in files:
-            retired.append(SupersededFile(file.path, file.size_bytes, "", file.footer.records))
+            superseded.append(SupersededFile(file.path, file.size_bytes, "", file.footer.records))
             superseded_records.add(file.footer, is_expired=is_expired)
         for stone in self.replacements():
             status = self.fs.status(f"{self.output}/{stone.path}")
             if status is None:
                 raise FileNotFoundError(stone.path)
-            retired.append(SupersededFile(stone.path, status.size_bytes, "", 0))
+            superseded.append(SupersededFile(stone.path, status.size_bytes, "", 0))
             superseded_records.add_tombstone(stone.replaced)
-        return retired, superseded_records.to_records()
+        return superseded, superseded_records.to_records()
 
     def _paths(self, branch: str) -> list[str]:
         """Return the paths of a branch's files below the output. Error files are listed once, with the tombstones."""

@@ -22,7 +22,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.seal_decision import Ready
 from distcommit.stores.folders.staging import StagedFiles, make_area
-from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone
+from distcommit.stores.folders.tombstones import build_tombstone, stage_tombstone
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
@@ -90,5 +90,5 @@ def _stage(settings: SealingRun, bucket: int, plan: DatasetPlan, ready: Ready, d
         folders = {path.rpartition("/")[0] for path in new_paths}
         superseded = published.live_in(MAIN_BRANCH, location=lambda path: path.rpartition("/")[0] in folders)
     files, records = published.superseded(superseded, is_expired=False)
-    tombstone = build_replacement(identity, publish, done_epoch, new_paths, files, records)
+    tombstone = build_tombstone(identity, publish, done_epoch, new_paths, files, records)
     return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), tombstone)

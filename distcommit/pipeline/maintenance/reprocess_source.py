@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError, CorruptError
@@ -23,7 +24,7 @@ from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtrac
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
 from distcommit.sinks.files.footer import Footer, read_batches, read_published_footer, read_written_schema
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
-from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, SupersededFile, Tombstone
+from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, build_tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
         super().__init__(source.flow, unit)
         self._source = source
-        self._retired, self._footers, self._bytes = list[SupersededFile](), list[Footer](), 0
+        self._superseded, self._footers, self._bytes = list[SupersededFile](), list[Footer](), 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         reprocessed, fs = ReprocessedFiles.of(self.unit), self._source.fs
@@ -141,7 +142,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
                 )
             self._bytes += status.size_bytes
             self._footers.append(footer)
-            self._retired.append(SupersededFile(below, status.size_bytes, f"{checksum:016x}", records))
+            self._superseded.append(SupersededFile(below, status.size_bytes, f"{checksum:016x}", records))
 
     def bytes_read(self) -> int:
         return self._bytes
@@ -165,19 +166,12 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
 
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
         reprocessed = ReprocessedFiles.of(self.unit)
-        if reprocessed is None or not self._retired:
+        if reprocessed is None or not self._superseded:
             return None
-        return Tombstone(
-            version=TOMBSTONE_VERSION,
-            dataset_urn=identity.dataset_urn,
-            epoch=identity.epoch,
-            run_id=identity.run_id,
-            work_unit_id=identity.work_unit_id,
-            attempt=identity.attempt,
-            base=reprocessed.base,
+        return msgspec.structs.replace(
+            build_tombstone(identity, "append", reprocessed.base, (), self._superseded, ()),
             branch=reprocessed.branch,
-            records_reprocessed=sum(file.records for file in self._retired),
+            records_reprocessed=sum(file.records for file in self._superseded),
             records_written=sum(result.records_written for result in results),
             records_rejected=sum(result.records_rejected for result in results),
-            files=tuple(self._retired),
         )

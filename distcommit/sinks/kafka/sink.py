@@ -14,7 +14,8 @@ from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, 
 from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.support.comparable_addresses import broker_addresses
-from distcommit.core.support.settings_model import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_checks import check_client_settings
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
@@ -95,14 +96,8 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
     @field_validator("client", mode="before")
     @classmethod
     def _client_is_not_ours(cls, client: Any) -> Any:
-        if not isinstance(client, Mapping):
-            return client
-        raise_all(
-            SettingError("must not be set, because exactly-once delivery depends on it", key, remedy="remove it")
-            for key in client
-            if key in _OWNED
-        )
-        return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
+        required = "must not be set, because exactly-once delivery depends on it"
+        return check_client_settings(client, _OWNED, required, "remove it")
 
     _check_files = field_validator("client")(check_secret_files)
 

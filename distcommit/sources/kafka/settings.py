@@ -22,8 +22,8 @@ from distcommit.core.interfaces.target_identity import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.comparable_addresses import broker_addresses
-from distcommit.core.support.setting_checks import check_patterns
-from distcommit.core.support.settings_model import SettingError, raise_all, rule
+from distcommit.core.support.setting_checks import check_client_settings, check_patterns
+from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.extract_settings import DescribedSource
@@ -108,18 +108,9 @@ class KafkaSource(DescribedSource):
     @field_validator("client", mode="before")
     @classmethod
     def _client_is_not_ours(cls, client: Any) -> Any:
-        if not isinstance(client, Mapping):
-            return client
-        raise_all(
-            SettingError(
-                "must not be set, because the source controls which records are read",
-                key,
-                remedy="use source.brokers, source.start or source.expired_offsets",
-            )
-            for key in client
-            if key in OWNED_KEYS
-        )
-        return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
+        required = "must not be set, because the source controls which records are read"
+        remedy = "use source.brokers, source.start or source.expired_offsets"
+        return check_client_settings(client, OWNED_KEYS, required, remedy)
 
     _check_files = field_validator("client")(check_secret_files)
 

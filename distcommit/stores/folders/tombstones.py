@@ -153,7 +153,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def build_replacement(
+def build_tombstone(
     identity: AttemptIdentity,
     publish: Publishing,
     base: int,

@@ -156,7 +156,7 @@ class LogCommitStepStore(CommitStepStore):
                 f" {sequence.low}",
                 found=f"epoch {fold.fence_epoch}, {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
                 f" {state.watermark}",
-                todo="inspect the stored state, then create the store again and plan anew",
+                todo="inspect the stored state, then create the store and the plan again",
             )
         del opened.unsealed[urn]
 

@@ -133,13 +133,13 @@ def _branches(column: pa.ChunkedArray) -> list[tuple[BranchResult, ...]]:
             files,
             tuple(map(_plain, infos)),
             written,
-            diverted,
+            records_rejected,
             _skipped(holes),
             content_sum,
             tuple(CheckOutcome(**check) for check in checks),
             *error,
         )
-        for branch, sink, files, infos, written, diverted, holes, content_sum, checks, *error in zip(
+        for branch, sink, files, infos, written, records_rejected, holes, content_sum, checks, *error in zip(
             columns["branch"].to_pylist(),
             columns["sink"].to_pylist(),
             _files(columns["files"]),

@@ -133,13 +133,13 @@ class ConverterContract(ABC):
         for batch in (self.make_batch(), self.hostile_batch()):
             converter = self.converter()
             results, rejected = self.converted(converter, batch)
-            alone, turned_away = [], []
+            alone, rejected_rows = [], []
             for row in range(batch.num_rows):
                 records, reasons = self.converted(converter, batch.slice(row, 1))
                 alone += [(row, record) for _, record in records]
-                turned_away += [row] * len(reasons)
+                rejected_rows += [row] * len(reasons)
             assert repr(alone) == repr(results)  # NaN is not equal to itself
-            assert turned_away == sorted(rejected)
+            assert rejected_rows == sorted(rejected)
 
     def test_hostile_values_are_converted_or_rejected_without_raising(self) -> None:
         batch = self.hostile_batch()

@@ -61,7 +61,7 @@ ATTEMPTS = (
         FaultClass.ATTEMPT,
         "quarantined-winner-is-aborted",
         "a run aborts the attempts of a quarantined sequence together with those that lost to it",
-        ("engine.committing.abort_and_sweep_attempts", "abort_losers", "note.attempt not in sealed", "note.attempt"),
+        ("engine.committing.abort_and_sweep_attempts", "abort_unsealed", "note.attempt not in sealed", "note.attempt"),
     ),
     fault(
         FaultClass.ATTEMPT,

@@ -48,8 +48,8 @@ COMPACTIONS = (
         (
             "pipeline.maintenance.compaction_source",
             "_CompactedExtraction.tombstone",
-            "build_replacement(identity, 'compact', compacted.base, self._published, self._superseded, ())",
-            "build_replacement(identity, 'compact', compacted.base, self._published, self._superseded[:-1], ())",
+            "build_tombstone(identity, 'compact', compacted.base, self._published, self._superseded, ())",
+            "build_tombstone(identity, 'compact', compacted.base, self._published, self._superseded[:-1], ())",
         ),
     ),
     fault(

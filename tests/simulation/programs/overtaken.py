@@ -10,14 +10,13 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
-from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import progress_folder, read_progress, watched
 from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.run_events import Event, RunEnded
+from distcommit.engine.run_events import CompositeObserver, Event, RunEnded
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import progress_name
 from distcommit.stores.logs.fencing import end_run

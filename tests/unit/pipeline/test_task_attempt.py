@@ -141,7 +141,7 @@ def test_record_that_cannot_be_decoded_fails_the_work_unit_and_is_shown() -> Non
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (4, 2, 0)
     ids = "[construct=numbers, dataset=a, work_unit=00000_000001]"
-    assert state.error.startswith(f"RECORD_REJECTED: a record is turned away {ids}")
+    assert state.error.startswith(f"RECORD_REJECTED: a record is rejected {ids}")
     assert "'one'" in state.error
 
 

@@ -210,12 +210,12 @@ def _are_records_present(folder: PublishedFolder, files: list[PublishedFile]) ->
     in error files, or in data files if they were compacted.
     """
     came_from = {epoch for file in files for epoch in file.footer.replaces}
-    not_retired_before = folder.live_files(files[0].footer.epoch - 1)
+    live_before = folder.live_files(files[0].footer.epoch - 1)
     kind = "data" if files[0].footer.publish == "compact" else "rejected"
     for branch in {file.footer.branch for file in files}:
         origins = [
             file
-            for file in not_retired_before
+            for file in live_before
             if file.footer.kind == kind
             and file.footer.epoch in came_from
             and (file.footer.branch in (branch, "") or not branch)

@@ -51,22 +51,22 @@ def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> S
     """Return the files that the next run would delete, by running its deletions on a file system that only records
     them.
     """
-    noting = DryRunDeletes(store.fs)
-    dry = replace(store, fs=cast(FileSystem, noting))
+    recorder = DryRunDeletes(store.fs)
+    dry = replace(store, fs=cast(FileSystem, recorder))
     counts: Counter[str] = Counter()
     unreadable: dict[str, str] = {}
     states: dict[int, Mapping[str, DatasetState]] = {}
     at_targets = 0
 
     def count(kind: str, before: int) -> None:
-        if len(noting.deleted) > before:
-            counts[kind] += len(noting.deleted) - before
+        if len(recorder.deleted) > before:
+            counts[kind] += len(recorder.deleted) - before
 
     job_fold, past = dry.job_log().refresh(), PastStates(store.fs, store.roots.store)
     epoch = next_epoch(job_fold)
     staged = staged_epochs(dry.fs, store.roots.staging)
     for bucket in [None, *range(store.buckets)]:
-        log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)
+        log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(recorder.deleted)
         try:
             fold = log.refresh() if bucket is None else require_intact(store, job_fold, bucket, log, past)
             log.sweep_temporary()
@@ -76,13 +76,13 @@ def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> S
                 continue
             states[bucket] = fold.datasets
             for older in swept_epochs(staged, epoch, fold):
-                before = len(noting.deleted)
+                before = len(recorder.deleted)
                 at_targets += len(noted_attempts(dry.fs, store.roots.staging, older, bucket))
                 sweep_epoch(dry.fs, store.roots.staging, older, bucket)
                 count("staged files", before)
         except (DistcommitError, OSError) as error:
             unreadable["job log" if bucket is None else f"bucket {bucket}"] = str(error)
-    before = len(noting.deleted)
+    before = len(recorder.deleted)
     # the next run counts itself among the kept runs
     refused = {*range(store.buckets)} - {*states}
     try:
@@ -92,14 +92,14 @@ def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> S
     except (DistcommitError, OSError) as error:
         unreadable["tables of runs"] = str(error)
     count("tables and records of runs", before)
-    before = len(noting.deleted)
+    before = len(recorder.deleted)
     try:
         expire_older_snapshots(dry, epoch, kept_snapshots, is_to_come=True)
     except (DistcommitError, OSError) as error:
         unreadable["cuts"] = str(error)
     count("cuts", before)
-    before = len(noting.deleted)
+    before = len(recorder.deleted)
     unreadable |= dict(delete_superseded(dry, states))
     count("retired files", before)
-    files = noting.deleted
+    files = recorder.deleted
     return SweepResult(store.job, dict(counts), files[:_NAMED], len(files), at_targets, unreadable)

@@ -25,7 +25,7 @@ from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, Ru
 from distcommit.app.inspection.rejected_records import unreadable_files
 from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_handling.error_text_classification import is_record, is_worker_death
-from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
+from distcommit.core.errors import NEW_FIELDS, RECORD_REJECTED
 from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
@@ -264,7 +264,7 @@ def _not_read(result: StatusResult, command: Command, environment: EnvironmentFi
 
 
 def _kind_of_failure(reason: str, environment: EnvironmentFindings) -> ProblemKind:
-    if environment.rejection_fails and is_record(reason, TURNED_AWAY):
+    if environment.rejection_fails and is_record(reason, RECORD_REJECTED):
         return of_dataset.RECORDS_REJECTED
     if environment.fails_for_fields and is_record(reason, NEW_FIELDS):
         return of_dataset.NEW_FIELDS_REJECTED

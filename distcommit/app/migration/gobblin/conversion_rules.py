@@ -103,7 +103,7 @@ def _scheduling(job: JobFileDraft) -> None:
         if "cron" in translated:
             Cron(str(translated["cron"]))
     except ValueError as error:
-        job.skip(schedule, f"set schedule by hand: {error}")
+        job.skip(schedule, f"set schedule in the job file: {error}")
         return
     note = "times are UTC: Gobblin's were its machine's, see schedule.time_zone" if "cron" in translated else ""
     job.put(schedule, "schedule", translated, note)

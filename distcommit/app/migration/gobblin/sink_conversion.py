@@ -174,7 +174,7 @@ def _table(job: JobFileDraft, chain: Chain, of: Property) -> None:
     authority = f"{user.value}@{match[2]}" if user is not None else match[2]
     name = database.value if database is not None else match[4]
     job.put(of, f"{prefix}.type", kind)
-    note = "its parameters are not converted: set TLS and credentials by hand" if match[5] else ""
+    note = "its parameters are not converted: set TLS and credentials in the job file" if match[5] else ""
     job.put(url, f"{prefix}.url", f"{scheme}://{authority}:{match[3] or _DEFAULT_PORTS[kind]}/{name}", note)
     for entry in (database, user):
         job.skip(entry, f"is a part of {prefix}.url")

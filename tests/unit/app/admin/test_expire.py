@@ -15,7 +15,7 @@ from distcommit import Job
 from distcommit.app.admin.expire import age_ms, expiring, find_expired
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.cli.views.expire_view import expiry_view
+from distcommit.cli.views.maintenance_views import expiry_view
 from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExpiredError
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import MAIN_BRANCH

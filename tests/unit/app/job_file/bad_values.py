@@ -367,15 +367,10 @@ BAD: dict[str, Bad] = {
     "Condition._check_one_form": Bad(
         "converters: [{type: filter, ▶when: {column: a}}]", "converters.0.when", "must have"
     ),
-    "DebeziumConverter._fits_fields": Bad(
-        "converters: [{type: debezium, fields: {a: string}, ▶evolution: pin}]",
-        "converters.0.evolution",
-        "must not be set with fields",
-    ),
     "DebeziumConverter._check_metadata": Bad(
         "converters: [{type: debezium, metadata: [op, ▶op]}]", "converters.0.metadata.1", "must not be named twice"
     ),
-    "JsonConverter._fits_fields": Bad(
+    "JsonFieldsConverter._fits_fields": Bad(
         "converters: [{type: json, fields: {a: string}, ▶evolution: pin}]",
         "converters.0.evolution",
         "must not be set with fields",

@@ -22,8 +22,7 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.engine.driver.composite_observer import CompositeObserver
-from distcommit.engine.run_events import Event, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.run_events import CompositeObserver, Event, PhaseEnded, RunBegan, RunEnded
 from tests.jobs.reported_run import HOSTILE
 
 NO_NOTES = Reasons()

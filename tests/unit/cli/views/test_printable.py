@@ -142,7 +142,7 @@ def fail(terminal: Terminal) -> None:
         raise ValueError(HOSTILE)
     except ValueError:
         logger.exception("failed")
-    terminal.say(HOSTILE)
+    terminal.print_line(HOSTILE)
     raise ConfigurationError("wrong", dataset=HOSTILE, found=HOSTILE)
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import distcommit
 
 _DECODED_FIRST_BY_MANY = """
 import sys, threading, types
@@ -57,12 +53,3 @@ for _ in range(300):
 @pytest.mark.parametrize("way", ["from_json", "from_msgpack", "converted", "json_decoder"])
 def test_type_can_be_decoded_first_by_many_threads_at_once(way: str) -> None:
     subprocess.run([sys.executable, "-c", _DECODED_FIRST_BY_MANY, way], check=True, timeout=60)
-
-
-def test_product_decodes_only_through_the_decoding_module() -> None:
-    root = Path(distcommit.__file__).parent
-    direct_decoding = re.compile(r"\bdecode\((?:[^()]|\([^()]*\))*\btype=|msgspec\.convert\(|\.Decoder\(")
-    paths = {
-        str(path.relative_to(root)) for path in root.rglob("*.py") if direct_decoding.search(path.read_text("utf-8"))
-    }
-    assert paths == {"core/support/decoding.py"}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,16 +51,3 @@ def test_installation_without_checkout_is_named_by_its_recorded_url(
 def test_arguments_are_quoted_for_a_shell() -> None:
     assert shlex.split(pip_install("hdfs[kerberos]"))[-1] == "hdfs[kerberos]"
     assert pip_install("hdfs[kerberos]").endswith("'hdfs[kerberos]'")
-
-
-def test_every_extra_that_the_code_names_exists() -> None:
-    extras = tomllib.loads((_CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    called = re.compile(r"install_command\(([^)]*)\)")
-    for file in (_CHECKOUT / "distcommit").rglob("*.py"):
-        for arguments in called.findall(file.read_text()):
-            assert set(re.findall(r"""['"]([\w-]+)['"]""", arguments)) <= extras.keys(), file
-
-
-def test_no_message_names_a_package_index() -> None:
-    quoted = re.compile(r"""pip install ['"]?distcommit""")
-    assert not [file for file in (_CHECKOUT / "distcommit").rglob("*.py") if quoted.search(file.read_text())]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -179,16 +177,6 @@ def test_dataset_is_listed_by_its_group() -> None:
     operator_actions.set_watermarks(store, {"b": Watermark({"0": 0})}, {"b": Watermark({"0": 1})}, "me")
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 1}), "b": Watermark({"0": 0})}
     assert store.bucket_log(store.bucket_of("stuck")).refresh().state_of("stuck").status is DatasetStatus.QUARANTINED
-
-
-def test_bucket_of_a_dataset_is_computed_in_one_place() -> None:
-    product = Path(__file__).parents[4] / "distcommit"
-    others = [
-        str(path.relative_to(product))
-        for path in product.rglob("*.py")
-        if re.search(r"import .*\bbucket_of\b", path.read_text())
-    ]
-    assert others == [], "other modules must use CommitGroups"
 
 
 def test_rebucket_keeps_a_group_together_and_needs_a_group_for_each_dataset() -> None:

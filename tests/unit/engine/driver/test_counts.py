@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from itertools import pairwise
 from typing import Any, get_args
 
 import msgspec
@@ -111,19 +107,6 @@ def test_selected_counts_are_kept_and_all_others_are_zero(counts: RunCounts, nam
 @given(st.lists(COUNTS, max_size=4))
 def test_totals_of_a_run_are_the_sums_of_its_phases(phases: list[RunCounts]) -> None:
     assert sum_reports(map(Report, phases)).counts == RunCounts.total(phases)
-
-
-@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
-def test_each_field_has_its_own_documentation(kind: type[msgspec.Struct]) -> None:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(definition, ast.ClassDef)
-    undocumented = [
-        ast.unparse(field.target)
-        for field, text in pairwise([*definition.body, ast.Pass()])
-        if isinstance(field, ast.AnnAssign)
-        and not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant))
-    ]
-    assert not undocumented
 
 
 @given(st.lists(st.integers(0, 2 * MAX_REASONS), max_size=4))

@@ -26,7 +26,7 @@ from distcommit.app.auditing.files.read_published_files import PublishedFile
 from distcommit.app.auditing.offsets.joined_branches import Branches
 from distcommit.app.checks import published_type_check
 from distcommit.app.migration.compare_outputs import compare_outputs
-from distcommit.cli.views.compaction_view import compaction_view
+from distcommit.cli.views.maintenance_views import compaction_view
 from distcommit.core.errors import ConfigurationError, ConflictError, SnapshotExpiredError
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings

@@ -408,7 +408,7 @@ def test_rejected_record_fails_the_work_unit_if_the_job_requires_it(where: str) 
     flow = TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink(), "hourly"),), (table, check), fork, "fail")
     state, _ = run_flow(flow, range(3))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
-    assert f"a record is turned away [construct={where}, dataset=a, work_unit=00000_000001]" in state.error
+    assert f"a record is rejected [construct={where}, dataset=a, work_unit=00000_000001]" in state.error
 
 
 def test_optional_checker_failures_are_only_counted() -> None:

@@ -28,7 +28,7 @@ from distcommit.app.job_file.load_job_file import load_config, parse_config
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.running.cancel import cancel_runs
-from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
+from distcommit.core.errors import NEW_FIELDS, RECORD_REJECTED, ConfigurationError, RecordError, printable
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.work_units import WorkUnit
@@ -286,7 +286,11 @@ def test_foreign_position_is_reported_with_the_command_of_the_error_catalogue_an
 
 @pytest.mark.parametrize(
     ("text", "options"),
-    [(TURNED_AWAY, ["--set=on_rejected=divert"]), (NEW_FIELDS, ["--set=converters.1.evolution=evolve"]), ("odd", [])],
+    [
+        (RECORD_REJECTED, ["--set=on_rejected=divert"]),
+        (NEW_FIELDS, ["--set=converters.1.evolution=evolve"]),
+        ("odd", []),
+    ],
 )
 def test_records_that_fail_their_work_unit_are_reported_with_the_setting_that_accepts_them(
     text: str, options: list[str]
@@ -295,7 +299,7 @@ def test_records_that_fail_their_work_unit_are_reported_with_the_setting_that_ac
 
     def extracting(unit: WorkUnit) -> None:
         raise RecordError(
-            text, found=f"`rm -rf /` RecordError: {TURNED_AWAY} {NEW_FIELDS}. To do: `distcommit recover`"
+            text, found=f"`rm -rf /` RecordError: {RECORD_REJECTED} {NEW_FIELDS}. To do: `distcommit recover`"
         )
 
     go(WORLD, machine, OddSource(data.datasets, extracting=extracting))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.folder_locations import open_file_system
+from distcommit.core.support.request_counts import counting_calls
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
-from distcommit.fs.request_counting import counting_calls
 
 
 class OfThisThread:
@@ -33,7 +33,7 @@ class OfThisThread:
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> OfThisThread:
     requests = OfThisThread()
-    monkeypatch.setattr("distcommit.fs.request_counting.REQUESTS", requests)
+    monkeypatch.setattr("distcommit.core.support.request_counts.REQUESTS", requests)
     return requests
 
 

@@ -1,10 +1,11 @@
-"""The result of `dataset expire` as tables."""
+"""The results of `dataset expire` and `dataset compact` as tables."""
 
 from __future__ import annotations
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from distcommit.app.admin.compact import CompactResult
 from distcommit.app.admin.expire import ExpireResult
 from distcommit.cli.views.view_components import (
     LISTED,
@@ -47,5 +48,30 @@ def expiry_view(result: ExpireResult) -> RenderableType:
         table if result.rows else None,
         and_more(more, "datasets (--json has a hundred)") if more > 0 else None,
         fact_table(facts),
+        listing("datasets left out", result.skipped, result.skipped_count),
+    )
+
+
+def compaction_view(result: CompactResult) -> RenderableType:
+    """Show the verdict, the first datasets, and those left out."""
+    table = new_table("dataset", ">files", ">after", ">bytes", ">after", ">to merge")
+    for row in result.rows[:LISTED]:
+        size = f"{row.bytes_after:,}" if row.bytes_after else ""
+        files = (f"{row.files_before:,}", f"{row.files_after:,}", f"{row.bytes_before:,}", size)
+        table.add_row(Text(row.dataset), *files, f"{row.merged_files:,}")
+    counted = f"{result.files_before:,} files of {result.datasets:,} datasets"
+    if result.dry_run:
+        verdict = good_verdict("dry run", f"{counted} would become {result.files_after:,}")
+    elif not result.succeeded:
+        verdict = bad_verdict("incomplete", "the old files of datasets left out stay; correct the reason and repeat")
+    elif result.datasets:
+        verdict = good_verdict("compacted", f"{counted} became {result.files_after:,}; later runs delete the old files")
+    else:
+        verdict = good_verdict("nothing to compact", "no folder has enough small files of one kind")
+    more = result.datasets - LISTED
+    return page(
+        verdict,
+        table if result.rows else None,
+        and_more(more, "datasets (--json has a hundred)") if more > 0 else None,
         listing("datasets left out", result.skipped, result.skipped_count),
     )
