@@ -393,6 +393,19 @@ class TestDryRun:
             ("t", False),
         ]
 
+    def test_rows_that_lookback_leaves_for_later_are_not_counted(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+            database.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(1, 8)])
+        path = written(
+            tmp_path,
+            "job: shop\nsource: {{type: sql, url: 'sqlite:///{folder}/shop.db', tables: [t], watermark: id,"
+            " lookback: 300}}\npaths: {{store: s, staging: t, output: o}}\n",
+        )
+        plan = check_file(path, plan=True).plan
+        assert plan is not None
+        assert (plan.size, [note for note in plan.notes if "7 records are left" in note] != []) == (0, True)
+
     def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
         """The watermark column was changed after the first run."""
         path = shop(tmp_path, "[orders, payments]")
