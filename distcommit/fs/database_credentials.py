@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from distcommit.core.errors import ConfigurationError, plain_text
+from distcommit.core.errors import ConfigurationError, DistcommitError, plain_text
 
 CREDENTIALS_REJECTED = "CREDENTIALS_REJECTED"
 _REJECTED = re.compile(r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist")
@@ -12,12 +14,17 @@ _REJECTED = re.compile(r"authentication failed|no password supplied|^\(1045,|FAT
 connection of psycopg has no SQLSTATE."""
 
 
-def rejected_credentials(error: object) -> ConfigurationError | None:
-    """Return the error of a connection whose user or password the server rejected; None for any other error.
+@contextmanager
+def checking_credentials() -> Iterator[None]:
+    """Raise ConfigurationError if a connection in the block fails because the server rejects the user or the password.
 
-    The check of a job adds the setting and the remedy.
+    Other errors pass unchanged. The check of a job adds the setting and the remedy.
     """
-    text = plain_text(error, 1000)
-    if not _REJECTED.search(text):
-        return None
-    return ConfigurationError("the database rejects the user or the password", id=CREDENTIALS_REJECTED, found=text)
+    try:
+        yield
+    except Exception as error:
+        text = plain_text(error.found if isinstance(error, DistcommitError) else error, 1000)
+        if not _REJECTED.search(text):
+            raise
+        failure = "the database rejects the user or the password"
+        raise ConfigurationError(failure, id=CREDENTIALS_REJECTED, found=text) from error
