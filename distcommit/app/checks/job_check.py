@@ -18,6 +18,7 @@ from distcommit.app.checks.check_result import CheckedPart, CheckFailedError, Ch
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow_description import FlowDescription, describe_flow
 from distcommit.app.checks.folder_check import check_folder
+from distcommit.app.checks.password_setting import set_password_remedy
 from distcommit.app.checks.published_type_check import compare_published_types
 from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
@@ -179,6 +180,7 @@ class _Failure:
 class _Checks:
     path: Path | None
     job: str = ""
+    tree: Mapping[str, Any] = field(default_factory=dict)
     parts: list[CheckedPart] = field(default_factory=list)
     failures: list[_Failure] = field(default_factory=list)
     flow: FlowDescription | None = None
@@ -193,7 +195,8 @@ class _Checks:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - of any client; each is reported
-            self.failures.append(_Failure(name, _setting_of(error) or setting, error))
+            key = set_password_remedy(error, setting, self.tree) or _setting_of(error) or setting
+            self.failures.append(_Failure(name, key, error))
             self.parts.append(CheckedPart(name, "failed", "see the problem below"))
         else:
             self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
@@ -272,7 +275,7 @@ def _text_of(path: Path) -> str:
 
 
 def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: bool) -> None:
-    config = folders.config
+    config, checks.tree = folders.config, folders.tree
     _check_secrets(folders.tree, checks)
     with checks.part("flow", "converters" if config.converters else "source"):
         checks.flow = describe_flow(config)

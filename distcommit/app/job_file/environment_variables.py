@@ -32,6 +32,11 @@ def texts_of(value: Any, keys: Key = ()) -> Iterator[tuple[Key, str]]:
             yield from texts_of(below, (*keys, key))
 
 
+def variables_in(text: str) -> list[str]:
+    """Return the names of the variables in a text."""
+    return [match[1] for match in _VARIABLE.finditer(text)]
+
+
 def unset_in(text: str) -> list[str]:
     """Return the variables that a text names, are not set in the environment and have no default."""
     return [match[1] for match in _VARIABLE.finditer(text) if match[2] is None and match[1] not in os.environ]

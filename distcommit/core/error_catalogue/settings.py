@@ -271,6 +271,14 @@ ENTRIES = (
         ),
     ),
     ErrorEntry(
+        id="CREDENTIALS_REJECTED",
+        error="ConfigurationError",
+        title="The database rejects the user or the password",
+        cause="The password is missing or wrong, or the user does not exist. The server itself responds.",
+        impact=NO_RUN_BEGINS,
+        action="Set `password` in the section that the message names, or correct the user in its `url`.",
+    ),
+    ErrorEntry(
         id="KAFKA_SETTINGS_INVALID",
         error="ConfigurationError",
         title="The Kafka client rejects its settings",

@@ -15,6 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext, releasing
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.support.settings_model import SettingError, checks, errors_of, rule
+from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -152,7 +153,9 @@ class ServerSink(TableSink):
 
     def check_connection(self) -> str:
         driver = self._driver()
-        with closing(driver.client.connect(self.url, self.password_text, self.tls)) as connection:
+        with checking_credentials():
+            connected = driver.client.connect(self.url, self.password_text, self.tls)
+        with closing(connected) as connection:
             if self.two_phase and driver.require_prepared is not None:
                 driver.require_prepared(connection)
             if not self.two_phase and driver.require_rights is not None:

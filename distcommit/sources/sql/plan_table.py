@@ -198,7 +198,7 @@ def _units(
             if position not in (placed[0][0], begins[-1]):
                 begins.append(position)
                 numbers.append(number)
-    last = max(size, numbers[-1])  # rows may have been added since they were counted
+    last = max(size, numbers[-1]) if len(numbers) > 1 else size  # rows may have been added since they were counted
     ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, last + 1])]
     return tuple(
         WorkUnit(str(number), table.name, _mark(table, begin), _mark(table, end), rows)

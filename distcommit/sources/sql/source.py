@@ -20,6 +20,7 @@ from distcommit.core.support.install_command import install_command
 from distcommit.core.support.setting_checks import check_distinct, check_patterns
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.watermark import Position
+from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.extract_settings import DescribedSource
@@ -243,7 +244,8 @@ class SqlSource(DescribedSource):
         database = self._database()
         from distcommit.sources.sql.plan_tables import describe_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
-        return describe_tables(database, self.selection, self.table_type)
+        with checking_credentials():
+            return describe_tables(database, self.selection, self.table_type)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """Return the stored incarnations of datasets whose column and query are still those of the job file."""

@@ -264,6 +264,58 @@ def test_unreachable_target_has_an_id_one_line_and_a_remedy(tmp_path: Path, kind
         check_before_run(Job.from_file(path)._folders, needs_java=False)
 
 
+NO_PASSWORD = 'connection to server at "127.0.0.1", port 1 failed: fe_sendauth: no password supplied'
+WRONG_PASSWORD = 'connection failed: FATAL:  password authentication failed for user "u"'
+DENIED = (1045, "Access denied for user 'u'@'localhost' (using password: YES)")
+
+
+@pytest.mark.parametrize(
+    ("client", "refusal", "written_password", "remedy"),
+    [
+        ("psycopg", (NO_PASSWORD,), "${PASSWORD_OF_TEST:-}", " (here the variable PASSWORD_OF_TEST, which is empty)"),
+        ("psycopg", (WRONG_PASSWORD,), "${PASSWORD_OF_TEST:-x}", " (here the variable PASSWORD_OF_TEST)"),
+        ("psycopg", ('connection failed: FATAL:  role "u" does not exist',), "xyzzy", ""),
+        ("pymysql", DENIED, "xyzzy", ""),
+    ],
+)
+@pytest.mark.parametrize("section", ["sink", "source"])
+def test_rejected_password_is_a_wrong_setting_at_the_password(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    client: str,
+    refusal: tuple[object, ...],
+    written_password: str,
+    remedy: str,
+    section: str,
+) -> None:
+    module = pytest.importorskip(client)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise module.OperationalError(*refusal)
+
+    monkeypatch.setattr(module, "connect", refuse)
+    if "x}" in written_password:
+        monkeypatch.setenv("PASSWORD_OF_TEST", "wrong")
+    with_input(tmp_path)
+    path = written(tmp_path)
+    text, kind = path.read_text(), "postgresql" if client == "psycopg" else "mariadb"
+    if section == "sink":
+        text = text.replace("type: sqlite", f"type: {kind}")
+        text = text.replace(f"path: {tmp_path}/orders.db", UNREACHABLE.format(type=kind))
+    else:
+        pytest.importorskip("sqlalchemy")
+        url = f"{kind.replace('mariadb', 'mysql')}://u@127.0.0.1:1/db"
+        own = f"source:\n  type: sql\n  url: {url}\n  password: x\n  tables: [t]\n"
+        own += "  watermark: id\n  table_type: append_only\n  lookback: 0\n"
+        text = own.join((text[: text.index("source:")], text[text.index("sink:") :]))
+    path.write_text(text.replace("password: x", f'password: "{written_password}"'))
+    (problem,) = check_file(path).problems
+    assert (problem.id, problem.setting, problem.exit_code) == ("CREDENTIALS_REJECTED", f"{section}.password", 2)
+    assert problem.remedy == f"set {section}.password{remedy}"
+    with pytest.raises(ConfigurationError, match=rf"CREDENTIALS_REJECTED: .*To do: set {section}\.password"):
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+
+
 class TestBeforeARun:
     def test_several_problems_raise_one_error_with_all_of_them(self, tmp_path: Path) -> None:
         path = written(tmp_path)
@@ -340,6 +392,19 @@ class TestDryRun:
             ("missing", True),
             ("t", False),
         ]
+
+    def test_rows_that_lookback_leaves_for_later_are_not_counted(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+            database.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(1, 8)])
+        path = written(
+            tmp_path,
+            "job: shop\nsource: {{type: sql, url: 'sqlite:///{folder}/shop.db', tables: [t], watermark: id,"
+            " lookback: 300}}\npaths: {{store: s, staging: t, output: o}}\n",
+        )
+        plan = check_file(path, plan=True).plan
+        assert plan is not None
+        assert (plan.size, [note for note in plan.notes if "7 records are left" in note] != []) == (0, True)
 
     def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
         """The watermark column was changed after the first run."""

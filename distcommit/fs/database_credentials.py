@@ -1,0 +1,30 @@
+"""Errors of database clients that mean a wrong or missing password, and not a stopped server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distcommit.core.errors import ConfigurationError, DistcommitError, plain_text
+
+CREDENTIALS_REJECTED = "CREDENTIALS_REJECTED"
+_REJECTED = re.compile(r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist")
+"""Texts of libpq for SQLSTATE 28P01 and 28000, of libpq itself, and of MariaDB's and MySQL's code 1045. A failed
+connection of psycopg has no SQLSTATE."""
+
+
+@contextmanager
+def checking_credentials() -> Iterator[None]:
+    """Raise ConfigurationError if a connection in the block fails because the server rejects the user or the password.
+
+    Other errors pass unchanged. The check of a job adds the setting and the remedy.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = plain_text(error.found if isinstance(error, DistcommitError) else error, 1000)
+        if not _REJECTED.search(text):
+            raise
+        failure = "the database rejects the user or the password"
+        raise ConfigurationError(failure, id=CREDENTIALS_REJECTED, found=text) from error
