@@ -257,7 +257,7 @@ class TestRestSourceOfTimes(TestRestSource):
 
     @pytest.fixture(autouse=True)
     def _stopped_clock(self, _lists: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        from distcommit.sources.rest import settings as source
+        from distcommit.sources.rest import source
 
         class Clock(datetime):
             @classmethod

@@ -249,5 +249,5 @@ def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Pat
     result = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     loaded: list[str] = json.loads(result.stdout)
-    assert f"distcommit.sources.{source}.settings" in loaded
+    assert f"distcommit.sources.{source}.source" in loaded
     assert sorted({name.partition(".")[0] for name in loaded}.intersection(NOT_FOR_EXECUTORS)) == []

@@ -38,7 +38,7 @@ def test_check_of_names_reports_missing_modules_and_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "own"), [("source", {"settings.py", "template.yaml"}), ("sink", {"sink.py", "template.yaml"})]
+    ("section", "own"), [("source", {"source.py", "template.yaml"}), ("sink", {"sink.py", "template.yaml"})]
 )
 def test_each_source_and_sink_is_a_package_of_the_form_in_the_tour(section: Section, own: set[str]) -> None:
     for name in types_of(section):

@@ -4,4 +4,4 @@ Values of CSV are texts: the converter `parse` infers their types. Start reading
 files have been read), `plan_dataset` and `extractor`. `path_patterns` lists files, `format_readers` reads them.
 """
 
-SETTINGS = "settings:FilesSource"
+SETTINGS = "source:FilesSource"

@@ -5,4 +5,4 @@ Must not commit offsets nor join a consumer group. Only `client` and `read_topic
 `plan_dataset` (one topic) and `extractor`.
 """
 
-SETTINGS = "settings:KafkaSource"
+SETTINGS = "source:KafkaSource"

@@ -4,4 +4,4 @@ Must not import Spark: `distcommit.spark.spool_micro_batch` writes a micro-batch
 `source`, then `spool` (the files of a micro-batch) and `spooled_batch` (the source that reads them).
 """
 
-SETTINGS = "settings:MicroBatchSource"
+SETTINGS = "source:MicroBatchSource"

@@ -4,4 +4,4 @@ Must not implement the source interface itself: `PythonSource` forwards each cal
 `source`.
 """
 
-SETTINGS = "settings:PythonSource"
+SETTINGS = "source:PythonSource"

@@ -4,4 +4,4 @@ Must not send requests at planning. Start reading at `source`, then `plan_datase
 connects; `paging` finds the next request, and `responses` parses answers.
 """
 
-SETTINGS = "settings:RestSource"
+SETTINGS = "source:RestSource"

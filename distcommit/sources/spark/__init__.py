@@ -4,4 +4,4 @@ the run reads the staged files.
 Must not import Spark: `distcommit.spark.staged_frames` reads. Start reading at `source`, then `staged_row_files`.
 """
 
-SETTINGS = "settings:SparkSource"
+SETTINGS = "source:SparkSource"

@@ -6,4 +6,4 @@ table) and `extractor`. Only `database_connections` connects. `select_statements
 SQLAlchemy, so that a job file can be read where SQLAlchemy is not installed.
 """
 
-SETTINGS = "settings:SqlSource"
+SETTINGS = "source:SqlSource"

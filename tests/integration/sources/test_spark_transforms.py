@@ -25,7 +25,7 @@ from distcommit.sources.spark import transform
 from distcommit.sources.spark.source import SparkSource
 from distcommit.spark import staged_frames, transformed_frame
 from distcommit.spark.transformed_frame import transformed
-from tests.integration import frame_functions
+from tests.integration.sources import frame_functions
 from tests.integration.sources.test_spark_source import (
     TABLES,
     killed,

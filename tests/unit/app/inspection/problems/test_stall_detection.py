@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.admin import heartbeat as signs
+from distcommit.app.admin import operator_progress as signs
 from distcommit.app.admin import rebuild_plan, rebuild_preconditions
 from distcommit.app.admin.operator_progress import EVERY_S, signs_of_life
 from distcommit.app.auditing.files.read_published_files import PublishedFolder
