@@ -231,6 +231,11 @@ BAD: dict[str, Bad] = {
         "source.transform.row_wise",
         "must be true with source.watermark",
     ),
+    "FrameTransform._check_files": Bad(
+        TRANSFORM % "transform: {function: 'm:f', options: {▶key: '${file:a}'}}",
+        "source.transform.options.key",
+        "must name a secret's file by an absolute path",
+    ),
     "FrameTransform._has_one_text": Bad(
         TRANSFORM % "▶transform: {}", "source.transform", "must have either sql or function"
     ),
