@@ -337,11 +337,11 @@ def _check_sink(branch: Branch, reached: FlowColumns) -> None:
             branch.sink.check_schema(schema)
     except ConfigurationError as error:
         raise ConfigurationError(
-            "a sink can't store the records that it is given",
+            f"the sink of branch {branch.name} can't store the records of {reached.maker}",
             id="RECORDS_NOT_STORABLE",
-            expected=f"records that the sink of branch {branch.name} can write, from {reached.maker}",
+            expected="records that the sink can write",
             found=str(error),
-            todo="correct the sink, or convert the records",
+            todo="correct the settings of the sink, or convert the records before it",
         ) from error
 
 

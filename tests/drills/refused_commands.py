@@ -194,15 +194,13 @@ def another_number_of_buckets(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill(
-    "MOVE_WITH_OPEN_SEQUENCES: `distcommit recover` it, or release quarantined datasets, then repeat this", quick=True
-)
+@drill("MOVE_WITH_OPEN_SEQUENCES: complete pending commits with `distcommit recover JOB.yaml`", quick=True)
 def rebucket_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
         situation.write(commit={})
         command = f"distcommit store rebucket {situation.path} --buckets=4"
-        printed.refused(command, "cannot be moved to other logs while sequences are not done")
+        printed.refused(command, "the store cannot be rebucketed while commits are unfinished")
         unblock(situation, "a")
         printed.type(f"distcommit recover {situation.path}")
         printed.type(command)

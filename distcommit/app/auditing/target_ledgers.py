@@ -120,8 +120,9 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
     """Abort all commits up to `epoch` of the datasets in the ledgers, so that a process that is still running cannot
     commit later.
 
-    A target that cannot abort rejects such a commit by its ledger row, whose epoch is not among the bases that the
-    commit expects. If it has no row, the late commit succeeds and the next commit is rejected (`Ledgers.bases`).
+    A target that cannot abort rejects such a late commit if its ledger has a row of the dataset with an epoch that the
+    commit does not expect. If the ledger has no row of the dataset, the late commit succeeds. The next commit of the
+    rebuilt store is then rejected, because the store expects epoch 0 (`Ledgers.bases`).
 
     Raises TransientError if a ledger can't be read; then no commit is aborted.
     """

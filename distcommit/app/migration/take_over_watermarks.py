@@ -110,11 +110,13 @@ def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> N
     own_type = pin.value if pin is not None else ""
     if other_type != own_type:
         raise ConfigurationError(
-            "positions of one type of watermark have no meaning in another",
+            "the watermarks of the other job have another type than those of this job",
             id="WATERMARKS_NOT_TRANSFERABLE",
-            expected=f"watermarks of type {own_type or 'plain'}",
-            found=f"job {store.job}, whose watermarks are of type {other_type or 'plain'}",
-            todo="read with the type that they were made by; nothing was written",
+            job=store.job,
+            expected=f"watermarks of type {own_type or 'plain'}, as in this job",
+            found=f"watermarks of type {other_type or 'plain'}",
+            todo="import from a job whose watermarks have the same type, or let this job's source use the other job's"
+            " type; nothing was written",
         )
 
 
@@ -167,13 +169,13 @@ def _add_partitions(
         before = positions.incarnations.get(own_urn, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
-                "the source was recreated between the positions of one dataset's partitions",
+                "the partitions of one dataset have positions of different incarnations of their source",
                 id="WATERMARKS_NOT_TRANSFERABLE",
                 dataset=own_urn,
-                expected=f"incarnation {before}, as of its other partitions",
-                found=f"incarnation {incarnation}, of dataset {urn}",
-                todo="run the other job, set the watermarks of the recreated source by the command that it prints, run"
-                " it again, then repeat the import",
+                expected=f"incarnation {before} for all partitions",
+                found=f"incarnation {incarnation} in dataset {urn} of the other job; the source was recreated",
+                todo="run the other job, run the `distcommit dataset set-watermark` commands that it prints, and run it"
+                " again; then repeat this import",
             )
         positions.incarnations[own_urn] = before or incarnation
         positions.datasets.setdefault(own_urn, {})[partition] = position

@@ -55,7 +55,7 @@ def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
             id="ARGUMENT_INVALID",
             address=f"{at[0]}:{at[1]}",
             found=str(error),
-            todo="name a free port",
+            todo="set --metrics to a free port at an address of this machine",
         ) from error
     try:
         yield metrics

@@ -147,7 +147,13 @@ class ServedJobs:
         """
         path = self.files().get(name)
         if path is None:
-            raise ConfigurationError("there is no such job file", id="ARGUMENT_INVALID", found=name[:200])
+            raise ConfigurationError(
+                "the job file does not exist or is not served",
+                id="ARGUMENT_INVALID",
+                file=name[:200],
+                expected=f"a job file in {self.path}" if self.is_folder else self.path.name,
+                todo="reload the list of jobs, and choose a job there",
+            )
         return StoredJob.from_file(path, self._overrides, needs_variables=False)
 
     def summaries(self, names: Sequence[str], *, wait_s: float = WAIT_S) -> list[JobSummary]:

@@ -77,8 +77,14 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest of `fraction` and the times in a column, in seconds since 1970; None if there is no
-    time.
+    """Return the newest or oldest time of a column and of the batches before, in seconds since 1970.
+
+    Args:
+        fraction: the result for the batches before; None if they had no time.
+        of: `newest` or `oldest`.
+
+    Returns:
+        None if neither this batch nor those before have a time.
     """
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))

@@ -1,4 +1,5 @@
 """Fork operators: they choose the branches of each record.
 
-Fork operators must not change records, and must not depend on the content of branches. Start reading at `by_condition`.
+A fork operator must not change records. Its choice must not depend on what a branch does with them: a branch's
+converters, checkers and sink. Start reading at `by_condition`.
 """

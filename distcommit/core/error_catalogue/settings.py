@@ -174,8 +174,8 @@ ENTRIES = (
         cause="The sink assigns a dataset to an invalid commit group, or to another bucket than before.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Restore the former `commit_group()`. To group by another rule, change `grouped_by` and set new folders in"
-            " section paths."
+            "Restore the former `commit_group()`. To group by another rule, also change the text of `grouped_by`, then "
+            "run `distcommit store rebucket`."
         ),
     ),
     ErrorEntry(

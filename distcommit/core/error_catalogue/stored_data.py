@@ -114,7 +114,8 @@ ENTRIES = (
         cause="The deltas of a snapshot differ from those that its manifest names.",
         impact="The snapshot cannot be read. Runs continue and write new snapshots.",
         action=(
-            "Restore the store's folder of snapshots from a backup; or run the job, and read the snapshot of that run."
+            "Restore the store's folder of snapshots from a backup, or read the snapshot of a later run that commits a "
+            "dataset of the bucket."
         ),
         command="run JOB.yaml",
     ),

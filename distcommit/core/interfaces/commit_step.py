@@ -191,7 +191,7 @@ class CommitStep(ABC):
         raise DistcommitError(
             "this type of commit step cannot be abandoned",
             step=step_name(self),
-            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
+            todo="release the dataset with retry or accept, or implement withdraw() and undo() in the step's class",
         )
 
     def allow(self) -> bool | None:
@@ -208,7 +208,9 @@ class CommitStep(ABC):
     def undo(self) -> bool | None:
         """Remove the step's own effect, durably, after `withdraw` of all steps. Returns like `execute`."""
         raise DistcommitError(
-            "this type of commit step cannot be undone", step=step_name(self), todo="give the step `undo`"
+            "this type of commit step cannot be undone",
+            step=step_name(self),
+            todo="release the dataset with retry or accept, or implement undo() in the step's class",
         )
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""Freshness targets: how soon a dataset's records must be visible, and how much of one dataset a run reads first."""
+"""Freshness targets: the time within which records must be visible, and the number of records that a run reads of a
+dataset before the other datasets are read."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class EarlierReading(Struct, frozen=True, array_like=True):
 
 
 class DatasetState(Struct, frozen=True, array_like=True):
-    """The state of one dataset in the fold.
+    """The state of one dataset, as the records of its bucket log produce it.
 
     Attributes:
         dataset_urn: the dataset.
@@ -237,7 +237,8 @@ class DatasetState(Struct, frozen=True, array_like=True):
         done_epoch: the newest epoch whose sequence is published.
         origin: the first position ever read, by partition.
         skipped: ranges of which nothing is published.
-        accepted_epochs: the epoch of the newest sequence that an operator accepted.
+        accepted_epochs: the epoch of the newest sequence that an operator released with accept; empty if there is
+            none.
         done_records: the records of `done_epoch`.
         done_files: the files of `done_epoch`.
         done_partial_reason: why `done_epoch` did not publish its whole plan.
@@ -246,7 +247,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
         schemas: the schema ids of its records, by converter.
         targets: the epochs in the ledgers of targets, as far as the store knows.
         unset_watermark: the last watermark before an operator set it to null; None once there is a new one.
-        replacement: the epoch of the newest replacement; 0 if there is none.
+        replacement: the newest epoch whose files replaced those of earlier epochs; 0 if there is none.
         earlier_readings: the ranges that were read of other incarnations of its source.
         previous_run: the work units of the newest run that committed the dataset or failed to read it. None if an
             operator has set the watermark since then.

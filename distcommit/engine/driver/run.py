@@ -327,9 +327,10 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
             "a dataset is stored in another bucket than the one of its commit group",
             id="COMMIT_GROUP_INVALID",
             dataset=misplaced,
-            expected="the commit groups that the store was filled with",
+            expected="the commit group under which the store has recorded the dataset",
             found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
-            todo="restore the sink's commit_group(); another rule needs another `grouped_by` and new folders",
+            todo="restore the sink's commit_group(). To group by another rule, also change the text of the sink's"
+            " grouped_by, then run `distcommit store rebucket JOB.yaml`",
         )
 
 

@@ -154,7 +154,8 @@ class DatedFiles(PublishedFiles):
         yield from map(self._dated, self.live_in(*branches, location=location))
 
     def live_dated_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
-        """Yield the live files among these paths below the output, as `live_dated` does."""
+        """Yield the live files among these paths below the output. The end of a file in a time folder is that of the
+        folder's period; the end of another file is the time at which it was written."""
         yield from map(self._dated, self.live_among(paths))
 
     def _dated(self, file: LiveFile) -> LiveFile:

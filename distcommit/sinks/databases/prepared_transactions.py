@@ -320,9 +320,9 @@ def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
         id="PREPARED_ROWS_LOST",
         dataset=request.dataset_urn,
         epoch=request.epoch,
-        expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
+        expected=f"a prepared transaction or a proof of its commit, for {', '.join(name.text for name in gone)}",
         found="neither",
-        todo="release the dataset with abandon: the next run reads it again",
+        todo="release the dataset with abandon: the next run reads the dataset again",
     )
 
 

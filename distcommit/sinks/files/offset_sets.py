@@ -165,11 +165,12 @@ class OffsetSets:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:
                 raise UnknownVersionError(
-                    "offset sets have an unknown version",
-                    expected=f"version {OFFSETS_VERSION}",
+                    "a list of published offsets has an unknown format version",
+                    expected=f"version {OFFSETS_VERSION} of the list in a file's footer or a ledger row",
                     found=f"version {result}",
-                    todo="read it with the version of distcommit that wrote it; if no such version exists, the file is"
-                    " damaged (no checksum covers this number): restore it",
+                    todo="run the version of distcommit that wrote the list. If no such version exists, the number is"
+                    " damaged: restore the file or the ledger from a backup; `distcommit audit` names what is"
+                    " unreadable",
                 )
             parsed = from_json(text, _Text)
             raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}

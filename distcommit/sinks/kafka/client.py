@@ -213,6 +213,7 @@ class KafkaTarget:
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
         patience_s = self.transaction_timeout_s + self.request_timeout_s
+        reached = dict.fromkeys(ends, 0)
         try:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
             remaining, deadline_s = dict(ends), time.monotonic() + patience_s
@@ -225,7 +226,12 @@ class KafkaTarget:
                         expected=", ".join(
                             f"offset {end} of partition {partition}" for partition, end in remaining.items()
                         ),
-                        found="less: the brokers do not answer, or a transaction of another producer is open",
+                        found=", ".join(
+                            f"offset {reached[partition]} of partition {partition}" for partition in remaining
+                        )
+                        + f", and no further message within {patience_s:g} s",
+                        todo="check that the brokers respond. If they do, another producer has an open transaction on"
+                        " this topic: end that producer, and run again",
                     )
                 for message in consumer.consume(1000, timeout=0.2):
                     partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
@@ -237,6 +243,7 @@ class KafkaTarget:
                         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                             raise KafkaException(error)
                         continue
+                    reached[partition] = offset
                     if offset >= remaining.get(partition, offset + 1):
                         del remaining[partition]
         finally:
@@ -365,6 +372,6 @@ def unreadable_ledger(ledger: str, problems: Sequence[str | UnknownVersionError]
         id="LEDGER_CORRUPT",
         topic=ledger,
         found="; ".join(damaged[:_NAMED]) + more,
-        todo="find out who has written them. While one is there that itself can't be read, nothing is committed to its"
-        " partition",
+        todo="revoke the write permission of other programs on this topic. Then write the last valid value under the"
+        " key of each unreadable row, which blocks commits until Kafka has compacted the topic",
     )

@@ -115,5 +115,12 @@ def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterato
             ) from error
     if tag != "PREPARE TRANSACTION":
         raise TransientError(
-            "the transaction was not prepared", id="TARGET_UNAVAILABLE", expected="PREPARE TRANSACTION", found=str(tag)
+            "PostgreSQL rolled the transaction back instead of preparing it",
+            id="TARGET_UNAVAILABLE",
+            transaction=name.text,
+            epoch=name.epoch,
+            expected="the answer PREPARE TRANSACTION",
+            found=str(tag),
+            todo="run again: the rows are inserted again. If the error persists, find the failed statement in the"
+            " server's log",
         )

@@ -86,7 +86,11 @@ def _attempts_in(data: bytes, path: str) -> Iterable[Attempt]:
         rows: list[dict[str, Any]] = file.read(columns=columns, use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptError(
-            "task states cannot be read", id="RUN_STATISTICS_CORRUPT", path=path, found=str(error)[:500]
+            "task states cannot be read",
+            id="RUN_STATISTICS_CORRUPT",
+            path=path,
+            found=str(error)[:500],
+            todo="delete the file once its run has ended: only statistics of that run are lost",
         ) from error
     writer = writer_of(path)
     return [_attempt(row, writer) for row in rows]

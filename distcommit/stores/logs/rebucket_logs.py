@@ -172,12 +172,13 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
     busy = sorted(f"{s.dataset_urn} ({s.status.value})" for s in states if s.status is not DatasetStatus.IDLE)
     if busy:
         raise ConflictError(
-            "the job cannot be moved to other logs while sequences are not done",
+            "the store cannot be rebucketed while commits are unfinished",
             id="MOVE_WITH_OPEN_SEQUENCES",
             store=store.roots.store,
             expected="all datasets to be idle",
             found=_first_names(busy),
-            todo="`distcommit recover` it, or release quarantined datasets, then repeat this; nothing was changed",
+            todo="complete pending commits with `distcommit recover JOB.yaml`, release quarantined datasets with"
+            " `distcommit dataset release JOB.yaml DATASET`, then repeat this command; nothing was changed",
         )
     stopped = sorted(state.dataset_urn for state in states if state.is_stopped) if move.current_names else []
     if stopped:

@@ -233,7 +233,7 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, use
             id="ROLLBACK_NOT_SUPPORTED",
             dataset=urn,
             step=repr(irrevocable),
-            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
+            todo="release the dataset with retry or accept, or implement withdraw() and undo() in the step's class",
         )
     fold = _act(log, OperatorAction.REVOKING, sequence, user)
     revoked = fold.sequence(_name(sequence))

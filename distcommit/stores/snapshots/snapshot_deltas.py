@@ -95,7 +95,8 @@ def _corrupt_chain(path: str, expected: str, actual: str) -> CorruptError:
         path=path,
         expected=expected,
         found=actual,
-        todo="restore the folder from a backup; the next run writes new ones for its own snapshots",
+        todo=f"restore the store's folder {SNAPSHOT_DELTAS} from a backup, or read the snapshot of a later run that"
+        " commits a dataset of this bucket; runs do not need the deltas",
     )
 
 

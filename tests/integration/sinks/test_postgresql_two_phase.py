@@ -200,7 +200,7 @@ def test_failed_transaction_is_not_taken_for_prepared(
     target: PreparingPostgresql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(two_phase.TwoPhasePostgresql, "_write", _fail_silently)
-    with pytest.raises(TransientError, match="was not prepared"):
+    with pytest.raises(TransientError, match="rolled the transaction back instead of preparing it"):
         target.prepare(target.sink(), "a", 1)
     assert target.prepared() == []
 

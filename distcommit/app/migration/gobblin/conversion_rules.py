@@ -21,10 +21,10 @@ def _source(job: JobFileDraft) -> None:
     source = job.pop("source.class")
     if source is None:
         raise ConfigurationError(
-            "the job names no source",
+            "the property source.class is missing",
             id="GOBBLIN_JOB_INVALID",
-            expected="source.class",
-            todo="add the common properties",
+            expected="source.class, the class of the Gobblin source",
+            todo="set source.class in the job's file, or give the properties file that sets it with --sysconfig",
         )
     kind = simple_name(source.value)
     if kind in FILE_SOURCES:
@@ -157,7 +157,12 @@ def _alerting(job: JobFileDraft) -> None:
             job.skip(entry, "alerts are off (email.alert.enabled)")
         return
     if host is None or sender is None or recipients is None:
-        raise enabled.wrong("an e-mail needs more than this", expected=", ".join(names))
+        missing = [name for name, entry in zip(names, (host, port, sender, recipients), strict=True) if entry is None]
+        raise enabled.wrong(
+            "properties of the e-mail alert are missing",
+            expected=", ".join(name for name in missing if name != "email.smtp.port"),
+            todo="set them in the job's file, or give the properties file that sets them with --sysconfig",
+        )
     mail: dict[str, Any] = {"host": host.value, "sender": sender.value, "recipients": listed(recipients)}
     if port is not None:
         mail["port"] = integer_of(port, least=1)

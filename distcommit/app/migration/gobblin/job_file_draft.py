@@ -69,8 +69,8 @@ class JobFileDraft:
             return None
         if variable := unfilled(entry.value):
             raise entry.wrong(
-                f"nobody says what ${{{variable}}} is",
-                todo="give the file that defines it by --sysconfig, or write its value",
+                f"the variable ${{{variable}}} is not defined",
+                todo="give the properties file that defines the variable with --sysconfig, or replace it by its value",
             )
         return entry
 

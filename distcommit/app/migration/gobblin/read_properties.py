@@ -88,8 +88,9 @@ def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
                 "a folder has several files of common properties",
                 id="GOBBLIN_JOB_INVALID",
                 path=folder,
-                expected="one: which of several Gobblin reads is not defined",
+                expected="at most one file *.properties, because Gobblin does not define which of several it reads",
                 found=", ".join(parent.name for parent in common),
+                todo="merge these files into one, or remove the files that do not apply to the job",
             )
         yield from common
 

@@ -137,8 +137,11 @@ def _kafka(job: JobFileDraft, chain: Chain, of: Property) -> None:
         for name in ("topic", "producerConfig.bootstrap.servers", "producerConfig.value.serializer")
     )
     if topic is None or brokers is None:
-        expected = "writer.kafka.topic, writer.kafka.producerConfig.bootstrap.servers"
-        raise of.wrong("a Kafka writer needs more than this", expected=expected)
+        raise of.wrong(
+            "the topic or the brokers of the Kafka writer are missing",
+            expected="writer.kafka.topic and writer.kafka.producerConfig.bootstrap.servers",
+            todo="set them in the job's file, or give the properties file that sets them with --sysconfig",
+        )
     job.put(of, f"{prefix}.type", "kafka", "exactly once, by transactions")
     job.put(brokers, f"{prefix}.brokers", ",".join(listed(brokers)))
     job.put(topic, f"{prefix}.topic", topic.value)

@@ -39,10 +39,15 @@ def put_tables(job: JobFileDraft, source: Property, kind: str) -> None:
     )
     entity, query = job.pop("source.entity"), job.pop("source.querybased.query")
     if host is None or entity is None or (schema is None and sid is None):
+        missing = {
+            "source.conn.host": host is None,
+            "source.entity": entity is None,
+            "source.querybased.schema (or source.conn.sid)": schema is None and sid is None,
+        }
         raise source.wrong(
-            "a database source needs more than this",
-            expected="source.conn.host, source.querybased.schema, source.entity",
-            todo="add the common properties by --sysconfig",
+            "properties of the database source are missing",
+            expected=", ".join(name for name, is_missing in missing.items() if is_missing),
+            todo="set them in the job's file, or give the properties file that sets them with --sysconfig",
         )
     if kind in _DATABASES:
         scheme, default = _DATABASES[kind]

@@ -40,7 +40,10 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
 
 
 class ProtobufDecoder:
-    """Decoder of the messages of a file. Each is read as the type that it names, in the reader's file if there is one.
+    """Decoder of messages whose types are in one registered schema, a Protobuf file.
+
+    The message type that a message names determines its columns. If a reader schema is pinned (`reader`), columns come
+    from the type at the same place of that file.
 
     Raises:
         UnusableSchemaError: by the constructor, if the first message type is missing or has no columns, or if the two

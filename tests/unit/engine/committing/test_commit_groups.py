@@ -162,6 +162,13 @@ def test_group_rule_that_changed_silently_is_rejected_before_anything_is_read() 
     sink.tables = lambda urn: "all"
     assert run_with(sink, machine, more, WORLD).succeeded
     assert {urn: len(values) for urn, values in sink.rows.items()} == {"a": 3, "b": 4}
+    sink.tables = lambda urn: f"other-{urn}"
+    store = replace(WORLD.store(machine), groups=CommitGroups(sink))
+    rebucket(store, Move(32), "moves", lambda step: None)
+    assert run_with(sink, machine, source(a=4, b=4), World(buckets=32, partitions=4)).succeeded, (
+        "the printed remedy resolves the error"
+    )
+    assert {urn: len(values) for urn, values in sink.rows.items()} == {"a": 4, "b": 4}
 
 
 def test_dataset_is_listed_by_its_group() -> None:

@@ -408,12 +408,12 @@ def test_environment_variable_is_kept_in_the_job_file(tmp_path: Path, monkeypatc
         ("job.name=other", 4, "also at clicks.pull:1"),
         ("include=nowhere.properties", 4, "not there"),
         ("include=clicks.pull", 4, "include each other"),
-        ("data.publisher.final.dir=${gobblin.work.dir}/out", 4, "nobody says what ${gobblin.work.dir} is"),
+        ("data.publisher.final.dir=${gobblin.work.dir}/out", 4, "the variable ${gobblin.work.dir} is not defined"),
         ("a=${b}\nb=${a}", 5, "name each other"),
         ("x=\\u12", 4, "cut short"),
         ("x=\0", 4, "not text"),
         ("writer.destination.type=TERADATA", 4, "no sink writes there"),
-        ("writer.destination.type=KAFKA", 4, "a Kafka writer needs more than this"),
+        ("writer.destination.type=KAFKA", 4, "the topic or the brokers of the Kafka writer are missing"),
         ("writer.destination.type=MYSQL", 4, "no sink writes to this database"),
         (
             "writer.builder.class=a.JdbcWriterBuilder\njdbc.publisher.url=jdbc:oracle:thin:@h\n"
@@ -434,7 +434,7 @@ def test_environment_variable_is_kept_in_the_job_file(tmp_path: Path, monkeypatc
             5,
             "pairs of names",
         ),
-        ("email.alert.enabled=true", 4, "more than this"),
+        ("email.alert.enabled=true\nemail.host=h", 4, "expected email.from, email.tos;"),
     ],
 )
 def test_invalid_property_is_refused_with_its_line_and_nothing_is_written(
@@ -451,8 +451,11 @@ def test_invalid_property_is_refused_with_its_line_and_nothing_is_written(
     ("text", "message"),
     [
         ("", "no name"),
-        ("job.name=a", "names no source"),
-        ("job.name=a\nsource.class=x.MysqlSource", "a database source needs more than this"),
+        ("job.name=a", "the property source.class is missing"),
+        (
+            "job.name=a\nsource.class=x.MysqlSource",
+            "expected source.conn.host, source.entity, source.querybased.schema",
+        ),
         ("job.name=a\nsource.class=x.KafkaSimpleSource", "a Kafka source needs brokers"),
         (TABLE, "needs a watermark column"),
         (TABLE + "extract.is.full=true\nwriter.builder.class=a.KafkaDataWriterBuilder", "can only replace files"),
