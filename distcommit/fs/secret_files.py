@@ -48,7 +48,7 @@ def with_secret_files(text: str) -> str:
             "the job file names an environment variable that is not set",
             id="JOB_FILE_INVALID",
             expected=f"a value of {unset[1]}",
-            todo="set it; this command uses the setting",
+            todo="set the variable; this command uses the setting that names it",
         )
     return SECRET_FILE.sub(lambda match: _read(match[1]), text)
 

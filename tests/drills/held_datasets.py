@@ -88,7 +88,7 @@ def stopped(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("DATASET_STOPPED", "REPROCESS_OF_STOPPED_DATASET: release it with retry; then reprocess", quick=True)
+@drill("DATASET_STOPPED", "REPROCESS_OF_STOPPED_DATASET: release the dataset with retry; then reprocess", quick=True)
 def stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         situation.write(on_rejected="divert")

@@ -28,7 +28,7 @@ def _positions(situation: KafkaHere) -> str:
     return f"distcommit migrate import-watermarks {situation.path} --from {situation.folder}/positions.csv"
 
 
-@drill("IMPORT_WITH_OPEN_SEQUENCES: or release what is quarantined, then import again; nothing was written", quick=True)
+@drill("IMPORT_WITH_OPEN_SEQUENCES: release quarantined datasets, then import again; nothing was written", quick=True)
 def import_into_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
@@ -132,7 +132,7 @@ def files_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("RUN_NOT_SETTLED: wait for the run, or give `distcommit recover`", quick=True)
+@drill("RUN_NOT_SETTLED: wait for the run, or complete its commits with `distcommit recover JOB.yaml`", quick=True)
 def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
     with pending(folder) as situation:
         epoch = situation.result("status")["epoch"]

@@ -119,7 +119,7 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             "a dataset can be reprocessed only between its sequences",
             id="REPROCESS_WITH_OPEN_SEQUENCE",
             dataset=urn,
-            expected="it to be idle",
+            expected="the dataset to be idle",
             found=f"{state.status.value}: {state.reason}",
             todo=(
                 "commit the pending dataset by `distcommit recover`, or release it if it is quarantined; then reprocess"
@@ -131,6 +131,6 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             id="REPROCESS_OF_STOPPED_DATASET",
             dataset=urn,
             found=stop_reason(state),
-            todo="release it with retry; then reprocess",
+            todo="release the dataset with retry; then reprocess",
         )
     ReprocessSource(store.fs, store.roots.output, flow, urn).plan_dataset(state)

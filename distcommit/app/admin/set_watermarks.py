@@ -100,8 +100,8 @@ def require_all_named(states: Mapping[str, DatasetState], requested: Mapping[str
             expected="a position for each partition that has one",
             found="; ".join(unnamed[:_NAMED])
             + (f"; and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""),
-            todo="name them too, with the positions that they have; if the source does not have them any more, set the"
-            " watermark to null first. Nothing was written",
+            todo="add these partitions with their stored positions. If the source does not have a partition any more,"
+            " set the watermark to null first. Nothing was written",
         )
 
 

@@ -86,7 +86,11 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
     """
     if bucket is not None and dataset is not None:
         raise ConfigurationError(
-            "a dataset is in one bucket", id="ARGUMENT_INVALID", expected="--bucket or --dataset", found="both"
+            "--bucket and --dataset exclude each other",
+            id="ARGUMENT_INVALID",
+            expected="--bucket or --dataset",
+            found="both",
+            todo="leave out --bucket: the command finds the bucket of a dataset",
         )
     if dataset is not None:
         bucket = store.bucket_of(dataset)

@@ -57,7 +57,10 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
     """
     if (file is None) == (group is None):
         raise ConfigurationError(
-            "positions come from one place", id="ARGUMENT_INVALID", expected="--from FILE or --kafka-group NAME"
+            "positions must come from one origin: a file or a consumer group",
+            id="ARGUMENT_INVALID",
+            expected="either --from FILE or --kafka-group NAME",
+            found="neither" if file is None else "both",
         )
     if file is not None:
         foreign_positions = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
@@ -70,10 +73,10 @@ def require_some(positions: ForeignPositions) -> ForeignPositions:
     """Return `positions`. Raises ConfigurationError if it is empty."""
     if not positions.datasets:
         raise ConfigurationError(
-            "it has no position for this job",
+            "the given positions contain none of this job",
             id="POSITIONS_INVALID",
             found=f"{positions.origin}: {'; '.join(positions.skipped[:_NAMED]) or 'nothing at all'}",
-            todo="compare its topics with those of the job file",
+            todo="compare the topics of the positions with those of the job file",
         )
     return positions
 
@@ -225,8 +228,9 @@ def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
     extract = config.source.extract_of(urn)
     if extract is None or extract.namespace != _TOPICS:
         raise ConfigurationError(
-            "positions of a Gobblin state store are those of Kafka topics",
+            "a Gobblin state store has positions of Kafka topics only",
             id="POSITIONS_INVALID",
+            expected="a job with a source of type kafka",
             found=f"a source of type {config.source.type}",
         )
     return urn

@@ -83,7 +83,8 @@ def import_watermarks(
             id="IMPORT_WITH_OPEN_SEQUENCES",
             expected="all of them to be idle",
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
-            todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
+            todo="complete pending commits with `distcommit recover JOB.yaml`, release quarantined datasets, then"
+            " import again; nothing was written",
         )
     require_positions(source, states, foreign_positions.datasets, foreign_positions.lines)
     unknown = {

@@ -98,15 +98,15 @@ def _ms(at: datetime) -> int:
 
 def _time_is_open(store: JobStore, newest: SnapshotManifest, at: datetime) -> NotSettledError:
     is_for_ever = newest.phase is CutPhase.ENDED and newest.is_settled
-    for_ever_note = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
+    for_ever_note = f" (as_of={newest.epoch} always names this snapshot)" if is_for_ever else ""
     return NotSettledError(
-        "no snapshot is later than that time, so another one of it may still be made",
+        "no snapshot is later than this time, so a newer snapshot before this time may still be made",
         store=store.roots.store,
         expected=f"a time before the newest snapshot, which is {_shown(newest)}",
         found=at.isoformat(),
         todo=(
-            f"leave as_of out for the newest snapshot{for_ever_note}; or read again once a run has made one after "
-            f"that time"
+            f"leave as_of out for the newest snapshot{for_ever_note}; or read again once a run has made a snapshot "
+            f"after this time"
         ),
     )
 
@@ -117,9 +117,9 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
             "there is no run of that epoch",
             id="RUN_UNKNOWN",
             store=store.roots.store,
-            expected=f"an epoch from 1 to {fold.fence_epoch}, as status and run records have them",
+            expected=f"an epoch from 1 to {fold.fence_epoch}",
             found=str(epoch),
-            todo="correct it",
+            todo="choose an epoch that `distcommit runs` lists",
         )
     later: SnapshotManifest | None = None
     oldest: SnapshotManifest | None = None
@@ -146,10 +146,11 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
         id="RUN_NOT_SETTLED",
         store=store.roots.store,
         epoch=epoch,
-        expected="a run that has ended and left nothing open, or whose rest a later run has finished",
-        found=f"epoch {fold.fence_epoch}, {'which has ended' if fold.has_ended else 'under way, or dead'}, and"
-        " something open, or a bucket that could not be read",
-        todo="wait for the run, or give `distcommit recover`; `distcommit status` lists quarantined datasets",
+        expected="a run that has ended, with all its commits completed by itself or a later run",
+        found=f"unfinished commits, or a bucket that could not be read; the newest run, epoch {fold.fence_epoch},"
+        f" {'has ended' if fold.has_ended else 'is in progress or died'}",
+        todo="wait for the run, or complete its commits with `distcommit recover JOB.yaml`; `distcommit status` lists"
+        " quarantined datasets",
     )
 
 

@@ -187,7 +187,7 @@ class Snapshot:
             store=self._store.roots.store,
             expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
             found=actual + expiry_note(self._store, lambda cutoff: self.epoch <= cutoff.after_epoch),
-            todo="read a newer one; raise readers.kept_snapshots in the job file to keep more snapshots",
+            todo="read a newer snapshot; raise readers.kept_snapshots in the job file to keep more snapshots",
         )
 
 
@@ -231,7 +231,7 @@ def read_store(store: JobStore, location: str, branch: str, datasets: Iterable[s
                     store=store.roots.store,
                     expected=f"the snapshot deltas of epoch {root.epoch}, phase {root.phase}",
                     found=str(error),
-                    todo="read a newer one",
+                    todo="read a newer snapshot",
                 ) from error
     if datasets is not None:
         requested = list(datasets)
@@ -286,7 +286,7 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             job=config.job,
             expected=f"one of {', '.join([*files, error_branch_of('')])}",
             found=branch or "none, of several",
-            todo="name one; ask the targets of other sinks themselves",
+            todo="set branch to one of these branches; read the output of other sinks at their targets",
         )
     folders = JobFolders(config, Path(job), unset=unset_variables(tree))
     return folders.open_store(create=False), config.paths.output, branch

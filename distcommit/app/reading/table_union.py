@@ -49,6 +49,6 @@ def _no_table(error: pa.ArrowException) -> ConfigurationError:
         "these files can't be read as one table",
         expected="columns of the same types, or of such that one is wider than the other",
         found=str(error),
-        todo="read datasets one by one, or the files of `files()`; of a dataset whose column has changed its type, a"
-        " converter (cast) gives new files the old one",
+        todo="read datasets one by one, or read the files that `files()` returns. If a column of a dataset has changed"
+        " its type, add the converter `cast`, which gives new files the old type",
     )

@@ -215,7 +215,7 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
                 found=f"incarnation {present}",
-                todo="set the watermark to null first; positions that are set after that count in the new one",
+                todo="set the watermark to null first; positions that are set afterwards count in the new incarnation",
             )
     return incarnations
 

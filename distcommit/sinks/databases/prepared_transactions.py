@@ -142,7 +142,7 @@ class TwoPhaseCommitter(ProofCommitter):
                 dataset=attempt.dataset_urn,
                 branch=attempt.branch,
                 found=f"{type(error).__name__}: {error}",
-                todo="nothing now: a later attempt prepares them; if the error stays, repair the database",
+                todo="a later attempt prepares the rows again; if the error persists, repair the database",
             ) from error
         copied = {name: staged[name] for name in ("rows", "covered", "ledger")}
         return {"attempt": attempt.attempt, "table": table, **copied}

@@ -168,7 +168,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         wrong = [key for key in self.keys if key not in names]
         if wrong:
             raise ConfigurationError(
-                "there is no such column", id="SINK_COLUMN_INVALID", key="keys", column=wrong[0], found=", ".join(names)
+                "the records do not have a column that the setting keys names",
+                id="SINK_COLUMN_INVALID",
+                key="keys",
+                column=wrong[0],
+                found=f"columns {', '.join(names)}",
             )
         nested = [key for key in self.keys if self.mode == "mirror" and pa.types.is_nested(schema.field(key).type)]
         if nested:
@@ -235,7 +239,7 @@ def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
             id="TARGET_UNAVAILABLE",
             sink=sink.name,
             found=error_text(error),
-            todo="nothing now: a later attempt repeats it; if the error stays, repair the database",
+            todo="a later attempt reads the ledger again; if the error persists, repair the database",
         ) from error
 
 

@@ -147,7 +147,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             "a file's footer has an unknown version",
             expected=f"version {FOOTER_VERSION}",
             found=f"version {result}",
-            todo="read it with the version of distcommit that wrote it; if no such version exists, the file is damaged"
+            todo="run the version of distcommit that wrote the file; if no such version exists, the footer is damaged"
             " (no checksum covers this number): restore it",
         )
 

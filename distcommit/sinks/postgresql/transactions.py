@@ -64,7 +64,10 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
         tag = connection.execute("COMMIT").statusmessage
     if tag != "COMMIT":
         raise TransientError(
-            "the transaction was not committed", id="TARGET_UNAVAILABLE", expected="COMMIT", found=str(tag)
+            "PostgreSQL rolled the transaction back instead of committing it",
+            id="TARGET_UNAVAILABLE",
+            expected="the answer COMMIT",
+            found=str(tag),
         )
 
 

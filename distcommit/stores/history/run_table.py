@@ -289,5 +289,5 @@ def _corrupt(path: str, actual: str) -> CorruptError:
         id="RUN_STATISTICS_CORRUPT",
         path=path,
         found=actual[:500],
-        todo="delete it: nothing depends on it",
+        todo="delete the file: no run depends on it",
     )

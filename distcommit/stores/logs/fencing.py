@@ -219,7 +219,7 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
             job=store.job,
             expected=f"run {run_id}",
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
-            todo="let it finish, or start again after it",
+            todo="wait until that run has ended, then start this run again",
         )
     require_current_generation(store, fold, moving=moving)  # from here on no other process can begin a move
     log.sweep_temporary()

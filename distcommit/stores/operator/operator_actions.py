@@ -367,7 +367,7 @@ def _wrong_status(urn: str, state: DatasetState, expected: str) -> DistcommitErr
         "the action is not possible in the dataset's status",
         id=error_id,
         dataset=urn,
-        expected=f"it to be {expected}",
+        expected=f"the dataset to be {expected}",
         found=f"{'stopped' if state.is_stopped else state.status.value}, watermark {watermark}",
         todo=todo,
     )

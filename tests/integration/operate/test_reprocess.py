@@ -174,7 +174,9 @@ def test_refused_reprocess_is_reported_and_changes_nothing(tmp_path: Path, spark
             assert "Traceback" not in errors
         assert files(tmp_path) == before
         stop(Job.from_file(job.path).open_store(create=False), "bad")
-        with pytest.raises(ConflictError, match=r"no run plans this dataset.*release it with retry; then reprocess"):
+        with pytest.raises(
+            ConflictError, match=r"no run plans this dataset.*release the dataset with retry; then reprocess"
+        ):
             Job.from_file(job.path).reprocess("bad")
 
 

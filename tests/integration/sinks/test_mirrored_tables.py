@@ -199,7 +199,7 @@ def test_job_without_a_key_or_with_a_shared_table_is_rejected_before_it_reads(tm
         for change, message in (
             ({"keys": []}, "keys must be set with mode: mirror"),
             ({"table": "all"}, "two sources of one table have no common order"),
-            ({"keys": ["no_such"]}, "there is no such column"),
+            ({"keys": ["no_such"]}, "do not have a column that the setting keys names"),
             ({"operation": "op"}, "the operation column must be text"),
             ({"version": "_lsn"}, "the version column must be"),
         ):

@@ -86,5 +86,5 @@ class OddInputCases:
         assert target.commit(sink, target.prepare(sink, "a", 1, rows)) == [Committed()]
 
     def test_missing_key_is_rejected_before_anything_is_written(self, target: TableTarget) -> None:
-        with pytest.raises(ConfigurationError, match="there is no such column"):
+        with pytest.raises(ConfigurationError, match="do not have a column that the setting keys names"):
             target.prepare(target.sink(mode="upsert", keys=["k"]), "a", 1, numbers(1))

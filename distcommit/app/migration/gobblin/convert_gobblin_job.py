@@ -119,7 +119,10 @@ def _write_new(path: Path, text: str) -> None:
             os.fsync(out.fileno())
     except FileExistsError:
         raise ConfigurationError(
-            "the job file is there already", path=path, expected="a new one", todo="name another, or remove it"
+            "the job file exists already",
+            path=path,
+            expected="a path without a file",
+            todo="give another path with --output, or remove the file",
         ) from None
     except OSError as error:
         raise ConfigurationError("the job file can't be written", path=path, found=str(error)) from error

@@ -111,9 +111,9 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
             before = entries.get(name)
             if before is not None and before.value != later.value:
                 raise later.wrong(
-                    f"the property is also at {before.location}, with another value, and readers differ in which "
-                    f"counts",
-                    todo="say it once",
+                    f"the property is also at {before.location}, with another value",
+                    expected="one value, because programs differ in which of two they use",
+                    todo="remove one of the two lines",
                 )
         entries |= new
     return entries

@@ -207,7 +207,7 @@ def test_watermarks_of_different_types_are_refused(tmp_path: Path) -> None:
     assert "composite (timestamp 1, string 1) 1" in refused.value.expected
     assert "composite (long 1, string 1) 1" in refused.value.found
     other.write_text(COMPOSITE.replace("Composite", "Recoded").replace("store: store", "store: s2"))
-    with pytest.raises(ConfigurationError, match="one type of watermark") as refused:
+    with pytest.raises(ConfigurationError, match="have another type than those of this job") as refused:
         Job.from_file(other).import_watermarks(file)
     assert "composite (timestamp 1, string 1) 1" in refused.value.found
 

@@ -62,5 +62,5 @@ def test_unselected_partition_of_a_dataset_does_not_drop_the_others(
 def test_comparison_with_a_job_and_a_consumer_group_at_once_is_refused(tmp_path: Path) -> None:
     job = _job(tmp_path, "old", "topic")
     job.open_store(create=True)
-    with pytest.raises(ConfigurationError, match="positions come from one place"):
+    with pytest.raises(ConfigurationError, match="positions must come from one origin"):
         job.compare(tmp_path / "old.yaml", group="readers")

@@ -267,7 +267,9 @@ def test_reading_a_fork_without_its_job_file_requires_a_branch(place: Place) -> 
 def test_time_after_the_newest_snapshot_raises_not_settled_error_with_the_reason(place: Place) -> None:
     first = place.run(3)
     at = datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
-    with pytest.raises(NotSettledError, match=f"may still be made.*epoch {first},.*as_of={first} is that one for ever"):
+    with pytest.raises(
+        NotSettledError, match=f"may still be made.*epoch {first},.*as_of={first} always names this snapshot"
+    ):
         place.read(as_of=at)
     assert (place.read(as_of=first).epoch, place.read().phase) == (place.read().epoch, 2)
     place.clock.jump(-60)

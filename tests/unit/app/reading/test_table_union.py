@@ -101,5 +101,5 @@ def test_incompatible_types_of_a_column_are_refused_with_its_name(two_files: Two
     )
     cut = two_files.place.read("d0")
     for read in (cut.to_arrow, cut.to_pyarrow_dataset):
-        with pytest.raises(ConfigurationError, match=r"can't be read as one table.*Field v .*the old one"):
+        with pytest.raises(ConfigurationError, match=r"can't be read as one table.*Field v .*the old type"):
             read()

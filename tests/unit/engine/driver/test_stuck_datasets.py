@@ -225,7 +225,7 @@ def test_release_of_a_sequence_that_a_run_has_finished_is_rejected_and_deletes_n
         try:
             act(machine)
         except ConflictError as error:
-            assert "it to be still quarantined" in str(error)  # noqa: PT017 - it may or may not come
+            assert "the dataset to be still quarantined" in str(error)  # noqa: PT017 - it may or may not come
             rejected += 1
             check_recovery(machine, DATA)
         if meeting.result is None:

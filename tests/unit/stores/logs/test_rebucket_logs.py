@@ -190,7 +190,7 @@ def test_rebucket_with_a_pending_dataset_is_refused_and_changes_nothing() -> Non
     machine = Machine()
     half_done(machine, World())
     before = machine.paths(ROOTS.store)
-    with pytest.raises(ConflictError, match="sequences are not done") as caught:
+    with pytest.raises(ConflictError, match="commits are unfinished") as caught:
         rebucketed(machine)
     assert caught.value.found == "a (pending)"
     assert machine.paths(ROOTS.store) == before
@@ -201,7 +201,7 @@ def test_sequence_sealed_just_before_the_fence_stops_the_rebucket() -> None:
     zombie = new_run(machine, BEFORE, SECOND)
     zombie_seals = partial(dying, machine, zombie)
     machine.faults.append(Meeting(machine, 0, zombie_seals))
-    with pytest.raises(ConflictError, match="sequences are not done"):
+    with pytest.raises(ConflictError, match="commits are unfinished"):
         rebucketed(machine)
     fold = ANY.store(machine).job_log().refresh()
     assert (fold.under_way, fold.fence_run_id) == (None, "moves")

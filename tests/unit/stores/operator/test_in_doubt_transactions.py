@@ -153,7 +153,7 @@ def test_accept_without_the_sink_warns_about_attempts_left_at_the_target(caplog:
 def test_accept_of_a_dataset_that_is_not_quarantined_is_refused() -> None:
     sink, machine = PreparingSink(), Machine()
     assert go(sink, machine, source(a=2)).succeeded
-    with pytest.raises(ConflictError, match="expected it to be quarantined"):
+    with pytest.raises(ConflictError, match="expected the dataset to be quarantined"):
         accept(sink, machine)
     assert sink.aborted == []
 

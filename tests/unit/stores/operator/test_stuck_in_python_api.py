@@ -142,7 +142,7 @@ def test_failing_step_is_pending_until_it_is_quarantined(store: LogCommitStepSto
     for _ in range(5):
         with pytest.raises(DistcommitError, match="never works"):
             commit(store)
-    with pytest.raises(ConflictError, match=r"it to be quarantined; found pending.* quarantine it"):
+    with pytest.raises(ConflictError, match=r"the dataset to be quarantined; found pending.* quarantine it"):
         store.release("job", "d", "accept")
     with pytest.raises(ConflictError, match=r"quarantine\('job', 'd'\)"):
         store.remove("job", "d")

@@ -35,7 +35,7 @@ def quarantined(reason: str) -> DatasetStatusRow:
 @pytest.mark.parametrize(
     ("todo", "how"),
     [
-        ("release the dataset with abandon: the next run reads it again", "abandon"),
+        ("release the dataset with abandon: the next run reads the dataset again", "abandon"),
         ("abandon the dataset, and convert or reject such records", "abandon"),
         ("restore the file named, then release the dataset with retry; or accept or abandon it", "retry"),
         ("raise max.message.bytes of the topic, and release the dataset with retry", "retry"),
