@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import logging
 import os
 import shutil
 import subprocess
@@ -18,7 +19,8 @@ from pathlib import Path
 import pytest
 
 # Failures in all shared modules show values, as those in test modules do. It must precede their first import.
-pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir()))
+_SHARED = {f"tests.{path.stem}" for path in Path(__file__).parent.iterdir()}
+pytest.register_assert_rewrite(*sorted(_SHARED - sys.modules.keys()))  # pytest warns of those that are imported
 
 from distcommit.core import redaction
 from tests.error_ids import take_wrong_ids, watch_errors
@@ -38,6 +40,9 @@ _SKIPPED = pytest.StashKey["_Skipped"]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
 _SLOW_S = 900
 """Seconds after which a slow test counts as stuck, also beside checkers on a busy machine."""
+
+_LOGGERS_OF_SPARK = {"DataFrameQueryContextLogger", "SQLQueryContextLogger"}
+"""After a failed query these no longer propagate. pytest then adds its handlers to them, whose format they change."""
 
 _HERE = Path(__file__).parent
 _WITH_SPARK = tuple(_HERE / name for name in ("benchmarks", "integration"))
@@ -251,7 +256,11 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """A test is skipped where a server that it starts itself can't be had."""
-    return (yield from _skips_without_server())
+    try:
+        return (yield from _skips_without_server())
+    finally:
+        for name in _LOGGERS_OF_SPARK & logging.root.manager.loggerDict.keys():  # Spark must create them
+            logging.getLogger(name).propagate = True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -282,7 +282,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (CompactedFiles, "compact", False, "branch base files"),
     (Extract, None, False, "namespace table type keys delta_fields"),
     (SpoolIndex, None, False, "rows unnamed"),
-    (StagedFrame, None, False, "parts column kind bound end error remedy reader"),
+    (StagedFrame, None, False, "parts column kind bound end error remedy reader greatest"),
     (StagedPart, None, False, "attempt files rows nulls newest"),
     (_FolderRow, None, True, "staged final files"),
     (_FileRow, None, True, "name size_bytes checksum file_id mtime_ns records staged_name"),
