@@ -25,6 +25,7 @@ from tests.simulation.programs.files import FILES
 from tests.simulation.programs.imports import MOVES
 from tests.simulation.programs.lock import LOCK
 from tests.simulation.programs.misplaced_records import MISPLACED_RECORDS
+from tests.simulation.programs.misplanned import MISPLANNED
 from tests.simulation.programs.operator_actions import OPERATOR_ACTIONS
 from tests.simulation.programs.overtaken import OVERTAKEN
 from tests.simulation.programs.partial import PARTIAL
@@ -79,6 +80,7 @@ _ALL = (
     *ATOMIC_GROUPS,
     *DAMAGED_FILES,
     *MISPLACED_RECORDS,
+    *MISPLANNED,
     *RELEASED,
     *RESUMED,
     *CUSTOM_STORE_ENDS,
