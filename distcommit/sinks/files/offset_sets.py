@@ -165,8 +165,8 @@ class OffsetSets:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:
                 raise UnknownVersionError(
-                    "a list of published offsets has an unknown format version",
-                    expected=f"version {OFFSETS_VERSION} of the list in a file's footer or a ledger row",
+                    "a list of published offsets, of a file's footer or a ledger row, has an unknown format version",
+                    expected=f"version {OFFSETS_VERSION}",
                     found=f"version {result}",
                     todo="run the version of distcommit that wrote the list. If no such version exists, the number is"
                     " damaged: restore the file or the ledger from a backup; `distcommit audit` names what is"

@@ -235,18 +235,18 @@ def test_incompatible_task_checker_is_reported_with_both_constructs(
 @pytest.mark.parametrize(
     ("chain", "sink", "expected_error"),
     [
-        (["three"], "folders", "branch b1 can write, from three; found .*construct=files.* one column 'd'"),
-        (["three", "a as list", "a to d"], "folders", "from a to d; .*column=d.*found list<"),
-        (["drop a"], "days", "from drop a.*a dropped or renamed before"),
-        (["a as text"], "days", "from a as text"),
-        (["three", "a as list"], "sorted", "from a as list; .*can't be sorted.*found list<"),
-        (["three"], "encoded", "from three; .*one column 'd'"),
-        (["three", "a as list"], "csv", "from a as list; .*can't be written to csv.*column=a.*found list"),
-        (["three"], "upserts", "from three; .*one column 'd'"),
-        (["three"], "messages", "from three; .*one column 'd'"),
-        (["three", "a as list", "deleted"], "messages", "from deleted; .*column=d.*bytes or text; found bool"),
-        (["times"], "delta", "from times; .*Delta can't store"),
-        (["times"], "iceberg", "from times; .*Iceberg can't store"),
+        (["three"], "folders", "branch b1 can.t store the records of three; .*construct=files.* one column 'd'"),
+        (["three", "a as list", "a to d"], "folders", "of a to d; .*column=d.*found list<"),
+        (["drop a"], "days", "of drop a.*a dropped or renamed before"),
+        (["a as text"], "days", "of a as text"),
+        (["three", "a as list"], "sorted", "of a as list; .*can't be sorted.*found list<"),
+        (["three"], "encoded", "of three; .*one column 'd'"),
+        (["three", "a as list"], "csv", "of a as list; .*can't be written to csv.*column=a.*found list"),
+        (["three"], "upserts", "of three; .*one column 'd'"),
+        (["three"], "messages", "of three; .*one column 'd'"),
+        (["three", "a as list", "deleted"], "messages", "of deleted; .*column=d.*bytes or text; found bool"),
+        (["times"], "delta", "of times; .*Delta can't store"),
+        (["times"], "iceberg", "of times; .*Iceberg can't store"),
     ],
 )
 def test_incompatible_sink_is_reported_with_both_constructs(
@@ -259,7 +259,7 @@ def test_incompatible_sink_is_reported_with_both_constructs(
 
 @pytest.mark.parametrize("sink", ["files", "rows", "messages", "own"])
 def test_columns_that_no_file_can_store_are_reported_before_any_is_written(sink: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"sink of .* from declared deep; .*too deep.*column=a.*at most 96"):
+    with pytest.raises(ConfigurationError, match=r"sink of .* of declared deep; .*too deep.*column=a.*at most 96"):
         check_branch(["declared deep"], (), sink)
 
 

@@ -258,7 +258,9 @@ def test_column_required_by_the_sink_and_dropped_by_a_converter_is_refused_befor
     tmp_path: Path,
 ) -> None:
     flow = "converters: [{type: select, columns: [n, at]}]\nsink: {partition_by: {field: country}}\n"
-    with pytest.raises(ConfigurationError, match=r"the sink of branch main can write, from select.*'country'"):
+    with pytest.raises(
+        ConfigurationError, match=r"the sink of branch main can't store the records of select.*'country'"
+    ):
         Job(config(tmp_path, flow)).run()
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
