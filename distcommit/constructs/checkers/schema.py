@@ -24,15 +24,15 @@ class _Declared(SettingsModel):
     extra: ExtraColumns = "allowed"
 
     def misfits(self, schema: pa.Schema) -> list[str]:
-        """Return why a schema is not compatible with the declared columns."""
+        """Return why a schema does not fit."""
         return list(misfits(schema, self.columns, self.extra))
 
 
 class SchemaRowChecker(_Declared, RowCheckerSettings):
     """Check that records have the declared columns.
 
-    Records of one schema pass or fail together. The checker is meant for messages that each name their own schema: an
-    unexpected schema then rejects records, and is not an error of the job file.
+    Records of one schema pass or fail together. An unexpected schema then rejects messages that name their own, and is
+    not an error of the job file.
     """
 
     type: Literal["schema"] = "schema"
@@ -55,7 +55,7 @@ class SchemaTaskChecker(_Declared, TaskCheckerSettings):
 
 
 class SchemaCheck(TaskCheck):
-    """Check of one attempt. It collects the differences between the actual columns and the declared ones."""
+    """Check of an attempt, which collects differences of columns."""
 
     def __init__(self, settings: SchemaTaskChecker) -> None:
         self._settings = settings

@@ -1,8 +1,7 @@
-"""Conditions on columns, written in YAML and compiled to Arrow functions.
+"""Conditions in YAML, compiled to Arrow functions.
 
-`app.reading.row_filters` has a second compiler, because readers need another result. A condition has three values for
-each record, and a literal must be a value of the column's type. A filter is an expression that files' statistics can
-evaluate, and it widens the column to a type that represents each literal exactly.
+`app.reading.row_filters` has a second compiler, because a filter is an expression for files' statistics, which widens a
+column to represent each literal exactly. Here a literal must be a value of the column's type.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-"""Arrow's function by operator, for arrays and for expressions. A comparison with null is null."""
+"""For arrays and expressions; a comparison with null is null."""
 
 
 class Condition(SettingsModel):
@@ -72,7 +71,6 @@ class Condition(SettingsModel):
             yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", actual=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
-        """Return the names of the columns that the condition needs."""
         own = frozenset() if self.column is None else frozenset([self.column])
         return own.union(*(part.columns() for part in self._parts()))
 
@@ -80,23 +78,21 @@ class Condition(SettingsModel):
         return (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ()))
 
     def check_schema(self, schema: pa.Schema, construct: str) -> None:
-        """Raise ConfigurationError if a column is missing from the schema, or can't be compared with the value."""
+        """Raise ConfigurationError if a column is missing or can't be compared."""
         for part in self._parts():
             part.check_schema(schema, construct)
         if self.column is not None:
             self._operand(self.column, schema, construct)
 
     def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return for each row whether the condition is true; false if it is neither true nor false. Raises
-        ConfigurationError if a column is missing, or can't be compared with the value.
-        """
+        """Return `answers`, with false for null."""
         return pc.fill_null(self.answers(batch, construct), False)
 
     def answers(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return for each row whether the condition is true; null if it is neither true nor false.
+        """Return whether the condition is true by row; null for neither.
 
         Args:
-            construct: name of the converter or fork with the condition, for messages.
+            construct: converter or fork, for messages.
 
         Raises:
             ConfigurationError: if a column is missing, or can't be compared with the value.
@@ -118,9 +114,7 @@ class Condition(SettingsModel):
         return COMPARISONS[self.op or ""](column, operand)
 
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
-        """Return the value or values in the column's type; None for `is_null`. Raises ConfigurationError if the column
-        is missing, or can't be compared with them.
-        """
+        """Return the operand in the column's type; None for `is_null`; raises ConfigurationError."""
         if self.op == "is_null":
             find_column(schema, column, construct)
             return None

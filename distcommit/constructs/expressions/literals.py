@@ -1,4 +1,4 @@
-"""Literals of a job file, converted to the types of columns for comparisons."""
+"""Literals, converted to the types of columns."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.storable_types import is_text
 
 Value = bool | int | float | str | datetime | date
-"""A scalar of YAML. A time without a zone is UTC."""
+"""A scalar of YAML, whose times without zone are UTC."""
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:
-    """Convert a literal to the type of a column.
+    """Convert a literal.
 
     Args:
-        construct: name of the converter or fork with the literal, for messages.
+        construct: converter or fork, for messages.
 
     Raises:
-        ConfigurationError: if the type has no equal value. For a column of floats, the value may be rounded.
+        ConfigurationError: if the type has no equal value; floats may be rounded.
     """
     try:
         return _literal(value, kind)
@@ -41,7 +41,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Convert literals to an array of a column's type. Raises ConfigurationError if it has no equal value for one."""
+    """Convert literals; raises ConfigurationError."""
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 

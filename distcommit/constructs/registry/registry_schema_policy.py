@@ -1,4 +1,4 @@
-"""Policies for records with a new schema, and the schemas of a dataset's earlier records."""
+"""Policies for new schemas."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ class DatasetEvolution(EvolutionSettings, populate_by_name=True):
 class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
 
-    A new schema must be compatible with the newest one, and with those older ones that are compatible with the newest.
-    With the policy `accept`, an incompatible schema becomes the newest. An admitted schema is not compared again.
+    A new one must be compatible with the newest, and with older ones that are compatible with it. With `accept`, an
+    incompatible one becomes the newest.
     """
 
     ids: list[int] = field(default_factory=list)
-    """Ids of the schemas."""
+    """In the registry."""
     refused: dict[int, str] = field(default_factory=dict)
-    """Rejection reasons of other schemas, by id."""
+    """Reasons by id."""
     history: SchemaHistory[int] = field(default_factory=SchemaHistory.of_registry_ids)
-    """Ids of the unpublished schemas of this run's records, in one order for all work units."""
+    """This run's unpublished ids, in one order for all work units."""
     run_ids: list[int] = field(default_factory=list)
-    """Ids in the history. A new schema must be compatible with these schemas as well."""
+    """In the history; new schemas must be compatible with these, too."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionPolicy
     ) -> str:
-        """Admit a schema and return an empty text, or return the reason why its records are rejected.
+        """Admit a schema, or return why its records are rejected.
 
         Args:
-            of: returns the columns of an earlier schema; None if the registry does not have it any more.
+            of: columns of an earlier schema; None if it is gone.
 
         Raises:
             RecordError: if the policy fails the work unit.
@@ -101,18 +101,14 @@ class AdmittedSchemas:
         return f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
 
     def _put(self, schema_id: int) -> bool:
-        """Store a schema for the run's other work units, after those in `run_ids`, and return True. If another work
-        unit was first, add its schema to `run_ids` and return False.
-        """
+        """Store a schema for other work units after `run_ids`; False, with theirs added, if one was first."""
         if self.history.store is None or schema_id in self.run_ids:
             return True
         self.run_ids.append(self.history.put(schema_id))
         return self.run_ids[-1] == schema_id
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
-        """Admit a schema if there are no earlier ones. Otherwise raise RecordError if it is not one of them. `they` is
-        the name of the earlier ones in the message.
-        """
+        """Admit a first schema; raise RecordError for one that is not among the earlier ones, named `they`."""
         if not self.ids:
             self._put(schema_id)
         accepted = self.ids or self.run_ids[:1]
@@ -141,7 +137,7 @@ class AdmittedSchemas:
         return both.reasons
 
     def _merged_columns(self, of: Callable[[int], pa.Schema | None]) -> pa.Schema | None:
-        """Return the columns of all schemas together. Schemas that were merged before are not merged again."""
+        """Return the columns of all schemas, merged once."""
         ids = tuple(self._all())
         before, merged = self._merged
         is_whole = bool(before) and set(before) <= set(ids)
@@ -158,7 +154,7 @@ class AdmittedSchemas:
 
 
 def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
-    """Return the columns of both schemas; if these are not compatible, `merged`, which is the newer one."""
+    """Return both columns, or the newer `merged` if incompatible."""
     if columns is None or merged is None:
         return merged if columns is None else columns
     joined = compare_schemas(columns, merged).merged
