@@ -1,7 +1,6 @@
-"""Folders of input files on any file system of fsspec, and in Azure Blob Storage.
+"""Folders of input files on fsspec and in Azure, only read and listed.
 
-Only reads and listings with sizes and times are used. Options come from fsspec's configuration
-(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment (`object_stores.blob_requests`).
+Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class InputFile(Struct, frozen=True):
     """A file's state in a listing.
 
     Attributes:
-        size_bytes: size of the file in bytes.
-        mtime_ns: modification time, nanoseconds since 1970, rounded to the microsecond.
-        etag: the file system's identifier of the contents; empty if it has none.
+        size_bytes: of the file.
+        mtime_ns: nanoseconds since 1970, rounded to the microsecond.
+        etag: of the contents; empty for none.
     """
 
     size_bytes: int
@@ -38,9 +37,9 @@ class InputFile(Struct, frozen=True):
 
 
 class InputFolder:
-    """Folder of input files, at a local path or a URL. Connects at the first call in each process. Picklable.
+    """Folder at a local path or URL, picklable, connected at each process's first call.
 
-    Paths are relative to the folder, without a slash at either end. The empty path is the folder itself.
+    Paths are relative, without outer slashes; the empty path is the folder.
     """
 
     def __init__(self, url: str) -> None:
@@ -53,12 +52,11 @@ class InputFolder:
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Discard cached listings, so that the next call reads the storage."""
+        """Discard cached listings."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """Return the name and state of each file in a folder, and the names of its folders with None. Links and devices
-        are skipped.
+        """Return names and states, None for folders, without links and devices.
 
         Raises:
             FileNotFoundError: if the folder does not exist.
@@ -74,7 +72,7 @@ class InputFolder:
         return entries
 
     def status(self, path: str) -> InputFile | None:
-        """Return the current state of a file; None if the path is not a file or does not exist."""
+        """Return a file's state, or None."""
         fs, root = self._connected
         self.refresh()
         try:
@@ -84,7 +82,7 @@ class InputFolder:
         return self._file(info) if info["type"] == "file" else None
 
     def open(self, path: str) -> BinaryIO:
-        """Open the file for reading. Raises FileNotFoundError if it is gone."""
+        """Open a file; raises FileNotFoundError if it is gone."""
         fs, root = self._connected
         opened: BinaryIO = fs.open(_below(root, path), "rb")
         return opened
@@ -94,8 +92,8 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Return nanoseconds since 1970, rounded to the microsecond, because finer digits may differ between calls.
-        Raises SourceError if the file system reports no time."""
+        """Return nanoseconds rounded to the microsecond, because finer digits may differ between calls; raises
+        SourceError without a time."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
             modified = info[name] if name else self._connected[0].modified(info["name"])
@@ -147,7 +145,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder. If a file is deleted during the call, try again, at most ten times in all."""
+    """List a folder, ten times if files are deleted meanwhile."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

@@ -1,4 +1,4 @@
-"""Requests to one container of Azure Blob Storage, with the package `obstore`.
+"""Requests to an Azure container, with `obstore`.
 
 Credentials come from the environment, as `obstore` documents them: AZURE_STORAGE_ACCOUNT_NAME with
 AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, a service principal, a federated token's file, or the machine's
@@ -28,7 +28,7 @@ from distcommit.fs.object_stores.object_operations import PART_BYTES, ObjectHead
 _PIECE_BYTES = 1 << 20
 _RETRIES = 4
 _REPEATS = 3
-"""How often a put or copy is sent if its response is lost: `obstore` repeats only other requests then."""
+"""Of a put or copy without response, which `obstore` does not repeat."""
 _STATUS = re.compile(r"status code: (\d{3})|code: (\d{3})\)")
 _XML = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)(?:\n|</Message>)", re.DOTALL)
 _ERRORS = {
@@ -44,7 +44,7 @@ _PREFIX = "distcommit_"
 
 
 class BlobRequests:
-    """Requests to a container. Connects at the first request. Picklable.
+    """Requests to a container, picklable, connected at the first.
 
     Errors are OSError: FileNotFoundError for a missing object, FileExistsError if a condition failed, EBUSY for a busy
     store. EIO also means that the response was lost.
@@ -53,7 +53,7 @@ class BlobRequests:
         url: scheme and authority, such as az://CONTAINER.
 
     Raises:
-        ConfigurationError: at any request, if the container does not exist or the account is not configured.
+        ConfigurationError: without container or account.
     """
 
     def __init__(self, url: str) -> None:
@@ -65,9 +65,8 @@ class BlobRequests:
         return BlobRequests, (self._url,)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced_etag: str = "") -> ObjectHead | None:
-        """Write an object if the key is free, or, with `replaced_etag`, if the present object has that ETag. Return
-        None if this condition fails. The metadata must differ from that of all other puts, because it identifies this
-        one after a lost response."""
+        """Write an object if the key is free, or has `replaced_etag`; otherwise return None. The metadata must be
+        unique, because it identifies this put after a lost response."""
         mode: Any = {"e_tag": replaced_etag} if replaced_etag else "create"
         try:
             put = self._repeat(
@@ -97,7 +96,7 @@ class BlobRequests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return the names directly below a prefix, with one request for each 5,000 names."""
+        """Return names directly below a prefix, by a request for each 5,000."""
         folders, files = self.list_details(prefix)
         cut = len(prefix)
         return [FolderEntry(folder[cut:], True) for folder in folders] + [
@@ -111,7 +110,7 @@ class BlobRequests:
         return list(listing["common_prefixes"]), [dict(file) for file in listing["objects"] if file["path"] != prefix]
 
     def details(self, key: str) -> dict[str, Any]:
-        """Return an object's details. Raises FileNotFoundError if it does not exist."""
+        """Return an object's details; raises FileNotFoundError."""
         with self.errors_of(key):
             return dict(obstore.head(self._store, key))
 
@@ -120,7 +119,7 @@ class BlobRequests:
             return any(obstore.list(self._store, prefix, chunk_size=1))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object with its metadata if the target's key is free. The store may complete the copy later."""
+        """Copy an object with metadata to a free key, maybe completed later."""
         self._repeat(target, lambda: obstore.copy(self._store, source, target, overwrite=False))
 
     def delete(self, key: str) -> bool:
@@ -132,7 +131,7 @@ class BlobRequests:
         return True
 
     def open_parts(self, key: str, metadata: Mapping[str, str]) -> Any:
-        """Return a writer that sends a large object in parts, and on closing replaces any object at the key."""
+        """Return a writer in parts, which on closing replaces any object."""
         with self.errors_of(key):
             return obstore.open_writer(
                 self._store, key, attributes=dict(metadata), buffer_size=PART_BYTES, max_concurrency=1
@@ -205,8 +204,7 @@ def _head(answer: Any) -> ObjectHead:
 
 
 def _described(text: str) -> tuple[str, str]:
-    """Return the code and the message of the store's response, without the queries of URLs, which may contain a
-    signature."""
+    """Return code and message of a response, without URLs' queries, which may have signatures."""
     xml = _XML.search(text)
     if xml is not None:
         return xml[1], xml[2]
