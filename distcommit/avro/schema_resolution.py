@@ -175,7 +175,6 @@ class Resolution:
         return column_decoders.Constant(column.read(Datums.of(datum, np.array([0]), np.array([len(datum)])))[0])
 
     def _of_reader(self) -> Resolution:
-        """Return a resolution of the reader's own data."""
         return Resolution(self.read_names, self.read_names, self.expansion, open_records=list(self.open_records))
 
     def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
@@ -200,7 +199,6 @@ class Resolution:
         return column_decoders.Union(branches, types.pop() if types else pa.null())
 
     def _own_union(self, members: list[AvroSchema], path: str) -> column_decoders.Column:
-        """Return the decoder of a union of the same schema."""
         if not members:
             raise UnusableSchemaError(f"{_at(path)} is a union without branches")
         is_null = [_kind(_definition(item, self.read_names)) == "null" for item in members]
@@ -310,7 +308,6 @@ def _enum(writer: AvroSchema, reader: AvroSchema) -> column_decoders.Symbols:
 
 
 def _definition(schema: AvroSchema, named: Mapping[str, AvroSchema]) -> AvroSchema:
-    """Return the definition that a schema names or wraps."""
     if isinstance(schema, str) and schema not in _PRIMITIVES:
         return named[schema]
     if isinstance(schema, dict) and isinstance(schema["type"], dict | list):

@@ -55,7 +55,6 @@ def _are_within(array: pa.Array) -> bool:
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int]:
-    """Return the limits of a type's stored numbers."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY, _LAST_DAY
     a_second = _UNITS["ms" if pa.types.is_date64(kind) else kind.unit]

@@ -97,7 +97,6 @@ class TextForms:
             return None
 
     def _plain_numbers(self, texts: pa.Array) -> pa.Array:
-        """Remove separators, and set a point."""
         if self.thousands:
             separator, decimal = re.escape(self.thousands), re.escape(self.decimal)
             grouped = rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({decimal}\d*)?$"

@@ -307,7 +307,6 @@ _Part = TypeVar("_Part", Stage, Check)
 
 
 def _applying(parts: Sequence[_Part], dataset_urn: str) -> tuple[_Part, ...]:
-    """Return the parts for a dataset, as parts for all."""
     return tuple(
         replace(part, datasets=())
         for part in parts

@@ -1,4 +1,4 @@
-"""The commit protocol as pure functions.
+"""The commit protocol as pure functions: valid records, the state of a log, and ready datasets.
 
 A *commit log* is a numbered sequence of records that several processes append to. Each bucket of datasets has a log,
 and the job log belongs to the run as a whole. The *fold* of a log is its state: the records applied in order, from the

@@ -70,7 +70,6 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
 
 
 def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
-    """Return the state that continues other names' readings."""
     before = state.reached or Watermark({}, read.incarnation)
     same = before.incarnation in ("", read.incarnation) or not read.incarnation
     positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})

@@ -22,7 +22,7 @@ class Fold:
         previous_checkpoint: number of the one before.
         moved_to: generation in which a bucket log continues; 0 for none.
         began_epoch: of the job log's newest CUT with phase BEGAN.
-        ended_epoch: likewise with phase ENDED.
+        ended_epoch: of the job log's newest CUT with phase ENDED.
         heads: the job log's newest by bucket.
         generation: the job log's current one.
         buckets: in the job log; 0 for the store's first number.

@@ -17,7 +17,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 _MAX_POSITION_CHARACTERS = 100
-"""In front of an error text, which is shortened but must remain visible."""
+"""Longest position in front of an error text, because stored texts are shortened, and the error must remain visible."""
 
 
 class CommitPolicy(StrEnum):

@@ -152,7 +152,6 @@ class _Level:
 
 
 def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: bool) -> bool:
-    """Update the levels by the word `upper`; return whether a table may follow."""
     if upper == "(":
         levels.append(_Level(lists_tables=is_awaited))
         return is_awaited

@@ -103,7 +103,6 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
 
 
 def _interrupt(spark: SparkSession, run_id: str) -> None:
-    """Interrupt the run's jobs and other work of its session."""
     try:
         spark.interruptAll()
         if not over_connect(spark):

@@ -26,7 +26,8 @@ _TODO = (
 
 
 def describe_repeated(context: SparkContext, tag: str) -> Reasons:
-    """Return a note for each executor with such attempts of the tag's newest job, if Spark lists them."""
+    """Return a note for each executor on which attempts of the newest job with this tag failed so, if Spark lists
+    them."""
     failed: dict[tuple[str, str], list[str]] = defaultdict(list)
     with suppress(Py4JError, ConnectionError):
         for host, executor, failure in _failed_attempts(context, tag):
@@ -43,7 +44,6 @@ def describe_repeated(context: SparkContext, tag: str) -> Reasons:
 
 
 def _failed_attempts(context: SparkContext, tag: str) -> list[tuple[str, str, str]]:
-    """Return host, executor and failure of failed attempts."""
     scala = context._jsc.sc()
     scala.listenerBus().waitUntilEmpty(1000)  # the store learns of attempts through it
     jobs, failed = [*scala.statusTracker().getJobIdsForTag(tag)], []

@@ -19,7 +19,7 @@ CAN_NOT_RUN = re.compile(
     r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
     r"|\w+ >= [\d.]+ must be installed[^\n]*|Error from python worker:\s*[^\n]*"
 )
-"""Python of executors cannot run this package."""
+"""Failures of executors whose Python cannot run this package."""
 _SIGNALS = {
     134: "SIGABRT",
     137: "SIGKILL, as by the kernel or a resource manager when memory runs out",

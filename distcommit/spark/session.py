@@ -66,7 +66,8 @@ Spark would wait two minutes for one before it fails the job."""
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
 """Prefixes of settings that replace these together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Unix sockets are 4 times faster than TCP, but limited to paths of about 100 bytes, shorter than containers'."""
+"""Unix sockets are 4 times faster than TCP, but their paths are limited to about 100 bytes, and containers' folders are
+longer."""
 
 
 def active_session() -> SparkSession | None:

@@ -174,7 +174,6 @@ def _maximum(read: DataFrame, column: str) -> int | None:
 
 
 def _new_rows(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
-    """Filter rows that may be new or have no watermark value, as far as the reader can."""
     if stored is None or stored in BEGINNINGS.values():
         return read
     quoted = read[f"`{column}`"]

@@ -82,7 +82,6 @@ class PartitionCall(Generic[Result]):
 
 
 def _attempt() -> int:
-    """Return the attempts at this task that failed or run by speculation."""
     context = TaskContext.get()
     return 0 if context is None else context.attemptNumber()
 
@@ -93,7 +92,6 @@ class TaskError(Exception):
 
 @contextmanager
 def _redacted_errors() -> Iterator[None]:
-    """Replace an error whose traceback has a secret."""
     try:
         yield
     except Exception as error:
@@ -165,7 +163,8 @@ class SparkLaunch:
         return reports
 
     def _collect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
-        """Run a job, again without handing back if there is no other executor."""
+        """Run a job. If Spark has no other executor for a task that was handed back, run it again, and let each
+        executor do all of its work."""
         collect = self._over_connect if over_connect(self.spark) else self._by_rdd
         try:
             return collect(call, tasks)

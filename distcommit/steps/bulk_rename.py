@@ -35,10 +35,10 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Judge the step by the states of both files."""
+        """Return whether the step is done, pending or lost, by the states of both files."""
 
     def verify(self) -> Verification:
-        """Read both files' states, and judge the step."""
+        """Read the states of both files, and return `judge`'s verdict."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
         """Publish the file in another way, or raise why it cannot be."""

@@ -74,11 +74,11 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job exists or, with `urn`, an open sealed sequence."""
+        """Return whether the job exists or, with `urn`, whether the dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def remove(self, store: str, urn: str | None = None) -> bool:
-        """Delete unsealed steps, or a job without pending sequences; return False for nothing.
+        """Delete unsealed steps, or a job without pending sequences; return False if there was nothing.
 
         Raises:
             ConflictError: for a sealed sequence, which must be committed.
@@ -86,17 +86,17 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def put(self, store: str, urn: str, step: CommitStep) -> bool:
-        """Add an unsealed step; raises ConflictError during an open sealed sequence."""
+        """Add an unsealed step; raises ConflictError if the dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def seal(self, store: str, urn: str) -> None:
         """Make all steps put so far one durable sequence, all or nothing.
 
         Raises:
-            ConflictError: during a pending sequence, with another watermark than planned, or after a newer fence.
-                Nothing was sealed.
+            ConflictError: if a sequence is pending, the watermark is not the planned one, or a newer process has fenced
+                this one. Nothing was sealed.
         """
 
     @abstractmethod
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
-        """Return the open sealed sequence, or None."""
+        """Return the dataset's sealed sequence that is not done, or None."""

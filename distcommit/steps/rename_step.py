@@ -24,7 +24,7 @@ from distcommit.steps.step_registry import register
 
 @register
 class FsRenameCommitStep(CommitStep):
-    """Step that renames `staged_path` to `final_path`, never replacing a file.
+    """Step that renames `staged_path` (below staging) to `final_path` (below the output), never replacing a file.
 
     Proof: the final path has the recorded identity or checksum, and the staged file is gone.
 
@@ -58,7 +58,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, is_complete: bool = False) -> list[Self]:
-        """Return the steps of staged files; consecutive ones share a `folders` tuple.
+        """Return the steps that publish staged files; consecutive steps with equal folders share a `folders` tuple.
 
         Args:
             context: file system and roots.
@@ -103,7 +103,8 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Read both states, twice before returning Lost, because another process may be moving the file."""
+        """Read the states of both files, twice before returning Lost, because another process may be moving the
+        file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
@@ -118,7 +119,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify with one listing of each staged folder."""
+        """Verify all steps with one listing of each staged folder."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -130,7 +131,7 @@ class FsRenameCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Rename, verify only failures, then sync all folders once.
+        """Rename without verifying first, verify only failed renames, then sync all folders once.
 
         Target folders are durable before a file moves into them. Otherwise a power loss could remove the folder after
         the file has lost its old name.
@@ -216,7 +217,7 @@ class FsRenameCommitStep(CommitStep):
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Judge the step by states of source and target, read in this order.
+        """Return whether the step is done, pending or lost, by the states of source and target, read in this order.
 
         If id or time differs, the checksum decides.
         """

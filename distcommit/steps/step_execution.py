@@ -165,7 +165,6 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
 
 
 def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
-    """Split a sequence into batches; a group's consecutive steps of a sink are one."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         groups = [list(steps)]
     else:

@@ -25,7 +25,7 @@ class WatermarkStore(Protocol):
 
 @register
 class HighWatermarkCommitStep(CommitStep):
-    """Step that moves a watermark from `low`, as planned, to `high`.
+    """Step that moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
     Proof: each partition is at or past `high`. `LogCommitStepStore` checks it at the seal, joins moves of other
     partitions (`as_one_move`), and applies it in the closing record; other stores provide a `WatermarkStore`.
@@ -53,7 +53,7 @@ class HighWatermarkCommitStep(CommitStep):
         return Verdict.DONE if stored is not None and stored.covers(self.high) else Verdict.PENDING
 
     def execute(self) -> None:
-        """Move by compare-and-set.
+        """Move the watermark by compare-and-set.
 
         Raises:
             ConflictError: if neither `low` nor `high` is reached, or without a `WatermarkStore`.

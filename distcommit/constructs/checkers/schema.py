@@ -31,8 +31,8 @@ class _Declared(SettingsModel):
 class SchemaRowChecker(_Declared, RowCheckerSettings):
     """Check that records have the declared columns.
 
-    Records of one schema pass or fail together. An unexpected schema then rejects messages that name their own, and is
-    not an error of the job file.
+    Records of one schema pass or fail together. The checker is meant for messages that each name their own schema: an
+    unexpected schema then rejects records, and is not an error of the job file.
     """
 
     type: Literal["schema"] = "schema"

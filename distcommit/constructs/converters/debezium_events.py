@@ -162,14 +162,12 @@ def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
 
 
 def _rows_with_other_key(before: pa.StructArray, after: pa.StructArray, keys: Sequence[str]) -> Iterator[int]:
-    """Yield rows of which a present key has changed."""
     for item, old, new in zip(before.type, before.flatten(), after.flatten(), strict=True):
         if item.name in keys and not pa.types.is_nested(item.type):
             yield from pc.indices_nonzero(pc.not_equal(old, new).fill_null(False)).to_pylist()
 
 
 def _changes_key(before: bytes, after: bytes, keys: Sequence[str]) -> bool:
-    """Return whether a present key has changed."""
     try:
         old, new = (from_json(image, dict[str, msgspec.Raw]) for image in (before, after))
     except msgspec.DecodeError:

@@ -94,7 +94,6 @@ class Parse(InferringConverter):
         yield convert_or_bisect(batch, parse, schema, _ParseError, describe)
 
     def _inferred_schema(self, batch: pa.RecordBatch) -> pa.Schema:
-        """Return inferred columns, then the unchanged ones."""
         forms = TextForms(self.decimal, self.thousands, self.dates, self.timestamps)
         texts = {written_name(field.name): field.name for field in batch.schema if _is_parsed(field)}
 

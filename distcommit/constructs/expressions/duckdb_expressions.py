@@ -144,13 +144,11 @@ class SqlExpressions:
         return self._select(batch.schema, [batch], [], condition).column(0).combine_chunks()
 
     def _run(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-        """Return matching rows with computed columns."""
         computed = [f"{_in_brackets(text)} AS c{index}" for index, text in enumerate(self._columns.values())]
         result = self._select(schema, batches, computed, _in_brackets(self._where) if self._where else "true")
         return result.rename_columns(["row", *self._columns])
 
     def _select(self, schema: pa.Schema, batches: list[pa.RecordBatch], chosen: list[str], condition: str) -> pa.Table:
-        """Execute a query whose first column is the row's number."""
         used = self._used_columns(schema)
         row = "row"
         while row in {name.lower() for name in used}:
@@ -212,7 +210,6 @@ class SqlExpressions:
 
 @contextmanager
 def _checked_against(schema: pa.Schema) -> Iterator[None]:
-    """Convert DuckDB's errors of the schema to ConfigurationError."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     try:
@@ -229,7 +226,6 @@ def _checked_against(schema: pa.Schema) -> Iterator[None]:
 
 
 def _names_in(tree: dict[str, Any]) -> set[str]:
-    """Return possible columns, in lower case."""
     return {name.lower() for part in _parts(tree) if part.get("class") == "COLUMN_REF" for name in part["column_names"]}
 
 

@@ -238,7 +238,6 @@ def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 
 def _may_be_deep(schema: pa.Schema) -> bool:
-    """Return whether values may be nested deeper than both readers accept."""
     return any(_levels(column.type) >= _SHALLOW for column in schema)
 
 
@@ -247,7 +246,6 @@ def _levels(kind: pa.DataType) -> int:
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Return whether a value opens more than `_SHALLOW` objects and lists."""
     lengths = pc.binary_length(texts).to_numpy()
     if lengths.max() <= 2 * _SHALLOW:
         return False

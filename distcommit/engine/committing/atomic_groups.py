@@ -57,7 +57,6 @@ def build_execution(
 
 
 def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:
-    """Return the groups of a bucket's open held sequences."""
     if not groups.are_named:
         return {}
     return {

@@ -267,7 +267,6 @@ class BucketCommitter:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
-        """Return the steps built here for this sequence, or loaded from the log."""
         built = self._built.pop(sequence_name(sequence), None)
         if built is not None and built[0] == sequence:
             return built[1]
@@ -284,7 +283,6 @@ class BucketCommitter:
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Forget published datasets, and delete their task output."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
 

@@ -35,7 +35,6 @@ def run_of_dataset(
 
 
 def _listed(results: Sequence[WorkUnitResult]) -> tuple[WorkUnitResult, ...]:
-    """Return the first results that fit into a state's size limit."""
     sizes = accumulate(len(msgspec.msgpack.encode(result)) for result in results)
     return tuple(result for result, size in zip(results, sizes, strict=True) if size <= MOST_BYTES)
 

@@ -146,7 +146,6 @@ def _watermark_changed(urn: str, bucket: int) -> TableRow:
 
 
 def _lost_positions(plan: DatasetPlan) -> int:
-    """Log and count the plan's lost positions."""
     lost_count = positions_lost(plan.skipped)
     if lost_count:
         reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)

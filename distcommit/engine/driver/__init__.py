@@ -1,4 +1,4 @@
-"""The driver of a run.
+"""The driver of a run: its phases, the reports of their tasks, and the record of the run.
 
 Must not read records or publish files: executors do. Start reading at `run`.
 """

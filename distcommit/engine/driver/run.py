@@ -329,7 +329,6 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
 
 
 def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
-    """Merge the partitions' facts about the source."""
     settings: dict[str, FixedSetting] = {}
     for plan in plans:
         for name, pin in plan.source_facts.items():
@@ -385,7 +384,6 @@ def decide_run(store: JobStore, epoch: int) -> bool:
 
 
 def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:
-    """Add a reason for each missing report to the first."""
     missing = sorted(set(range(partitions)) - {report.partition for report in reports})
     reasons = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
     first = [msgspec.structs.replace(report, reasons=sum(reasons, report.reasons)) for report in reports[:1]]

@@ -147,7 +147,6 @@ class _IngestTask:
         self._put_states()
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
-        """Return unfinished work units of earlier attempts, and the number of stuck ones."""
         states: list[TaskState] = []
         for bucket in self._plans:
             try:

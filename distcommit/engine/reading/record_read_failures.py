@@ -92,7 +92,6 @@ def _read_failures(
 
 
 def _is_open(unit: WorkUnit) -> bool:
-    """Return whether a partition's end is unknown."""
     return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 

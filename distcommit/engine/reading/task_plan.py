@@ -62,7 +62,6 @@ class TaskPlan:
         return [] if bucket is None else [bucket]
 
     def _take(self, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Add a bucket's work units and plans."""
         if alone := self._settings.alone:
             units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
         else:

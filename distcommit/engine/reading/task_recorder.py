@@ -80,7 +80,6 @@ class TaskRecorder:
                 self._passes.append(TableRow(RowKind.COMMITS, began_ms=times[0], ended_ms=times[1], counts=counts))
 
     def _count_requests(self, requests: int, datasets: list[str]) -> None:
-        """Distribute requests evenly over datasets."""
         share, remainder = divmod(requests, len(datasets))
         self._requests.update(dict.fromkeys(datasets, share))
         self._requests.update(datasets[:remainder])

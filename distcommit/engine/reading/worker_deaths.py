@@ -244,7 +244,6 @@ def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
 
 
 def _range_of(unit: WorkUnit) -> str:
-    """Describe some positions of a work unit."""
     low, high = unit.low.positions, unit.expected_high.positions
     partitions = sorted({*low, *high})
     parts = [

@@ -30,7 +30,7 @@ from distcommit.fs.fsspec_based.fsspec_probe import probe
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
-"""Required by a scheme: on SMB, for others to read an open file."""
+"""Client options that a scheme requires. On SMB, others can read an open file only with this option."""
 
 _PIECE_BYTES = 1 << 20
 _DELETE_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.3, 0.6)

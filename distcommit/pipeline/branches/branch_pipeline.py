@@ -97,7 +97,6 @@ class BranchPipeline:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Attribute the block's errors to the sink, and its time to `writing_s`."""
         began_s = time.perf_counter()
         with self.at(self.branch.sink.name):
             yield

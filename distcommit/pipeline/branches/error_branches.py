@@ -69,7 +69,6 @@ def _prepared(branch: str, sink: str, rejected: int, writer: AttemptFiles) -> Br
 
 
 def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
-    """Return rejected rows by error branch, with the rejecting branch."""
     by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
     for branch, rejections in rejected:
         if rejections:
@@ -79,7 +78,6 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
 
 
 def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
-    """Return rejected records with columns for branch, step and reason."""
     rows = sorted(rejected)
     branches, reason = zip(*(rejected[row] for row in rows), strict=True)
     reasons = ([rejection.construct for rejection in reason], [rejection.reason for rejection in reason])

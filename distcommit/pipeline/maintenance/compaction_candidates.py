@@ -63,7 +63,6 @@ def find_candidates(
 
 
 def _in_crowded_folders(paths: Iterable[str], fewest: int) -> list[str]:
-    """Return files of folders with enough of one ending."""
     paths = list(paths)
     counts = Counter(map(_folder_and_ending, paths))
     return [path for path in paths if counts[_folder_and_ending(path)] >= fewest]

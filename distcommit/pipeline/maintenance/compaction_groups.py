@@ -107,7 +107,6 @@ def _position(item: tuple[_Ranges, LiveFile]) -> tuple[int, list[tuple[str, tupl
 
 
 def _ranges(footer: Footer) -> _Ranges:
-    """Return each source partition's first offset and end."""
     offsets, ranges = parsed(footer.offsets), _Ranges()
     for partition in offsets.partitions():
         all_ranges: Iterable[tuple[int, int]] = list(offsets.ranges(partition))

@@ -131,7 +131,6 @@ def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
 
 
 def _may_overflow(schema: pa.Schema) -> bool:
-    """Return whether dictionary indices may be too narrow for several files."""
     types = [field.type for field in schema]
     for column in types:  # grows by the nested types
         types += [column.field(index).type for index in range(column.num_fields)]
@@ -208,7 +207,6 @@ class _CompactedExtraction(MaintenanceExtraction):
     def _records(
         self, paths: Sequence[str], footers: Sequence[Footer], identity: AttemptIdentity
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all records, each file then compared with its footer, and note them as superseded."""
         fs = self._source.fs
         for below, footer in zip(paths, footers, strict=True):
             path, records, content = f"{self._source.output}/{below}", 0, 0

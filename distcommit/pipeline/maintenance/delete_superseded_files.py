@@ -73,7 +73,6 @@ def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Itera
 
 
 def _tombstones_up_to(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:
-    """Return tombstones up to an epoch, the oldest first."""
     names = [entry.name for entry in fs.list_folder(folder) if is_tombstone(entry.name)]
     tombstones = [read_tombstone(fs, f"{folder}/{name}") for name in sorted(names)]
     return [tombstone for tombstone in tombstones if tombstone.epoch <= newest_epoch]

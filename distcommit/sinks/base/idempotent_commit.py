@@ -1,4 +1,5 @@
-"""The commit rule of every ledger: a commit is a compare-and-set from an epoch that the store knows (`bases`).
+"""The commit rule of every ledger: a commit is a compare-and-set from one of the epochs that the store knows, the
+request's `bases`.
 
 A row with another epoch shows that the target or the store was restored from a copy, or recreated.
 
@@ -73,7 +74,8 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the ledger row that permits the last revoked request again."""
+    """Return the ledger row that permits a revoked request again; unchanged unless the request is the last revoked
+    one."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)

@@ -30,7 +30,7 @@ class WriterSink(Sink):
 
 
 class RecordWriter(SinkWriter):
-    """A writer of single records as dicts, which costs several times as much as batches."""
+    """A writer of single records as dicts, which is several times slower than a writer of batches."""
 
     @abstractmethod
     def write_record(self, record: dict[str, Any]) -> None: ...

@@ -26,7 +26,7 @@ _FILES = FileSink()
 
 
 class ConsoleSink(SettingsModel, SinkSettings):
-    """Publishes to files in temporary folders, which are deleted once records are printed.
+    """Publishes to files in temporary folders, which are deleted once some of their records are printed.
 
     Attributes:
         rows: number of records to print of each dataset and branch.

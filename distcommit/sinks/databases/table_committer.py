@@ -39,7 +39,7 @@ class CollisionError(Exception):
 
 
 class RefusedError(Exception):
-    """Rows can't be written unless they or the table are changed, as the text says."""
+    """Rows can't be written unless they or the table are changed. The text names the reason and the remedy."""
 
 
 class _NotAtomicError(Exception):
@@ -184,7 +184,6 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return the outcome of `answered`, or a refusal of rows that were written for another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 

@@ -1,4 +1,4 @@
-"""Files in Parquet, Avro, ORC, JSON lines and CSV.
+"""Files in Parquet, Avro, ORC, JSON lines and CSV, which are published by renaming them.
 
 Must not publish files: commit steps do. Start reading at `sink`.
 """

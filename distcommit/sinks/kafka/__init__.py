@@ -1,4 +1,4 @@
-"""Kafka topics.
+"""Kafka topics, to which records and their ledger rows are committed in one transaction.
 
 Must not send records and their ledger row in different transactions. Start reading at `sink`.
 """

@@ -153,7 +153,6 @@ class Table:
         return present
 
     def _literals(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> Iterator[list[list[str]]]:
-        """Yield rows as SQL literals for one statement each."""
         check_keys(batches, keys, self.columns)
         for batch in batches:
             for begin in range(0, batch.num_rows, _COMPARED_ROWS):

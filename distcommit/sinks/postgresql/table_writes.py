@@ -179,7 +179,6 @@ class Table:
         return [number - 1 for (number,) in numbers]
 
     def _copied(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> dict[str, sql.Composable]:
-        """Copy rows into a numbered temporary table; return parts of statements about it."""
         check_keys(batches, keys, self.columns)
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (batches[0].schema.names, keys))
         equal = sql.SQL(" AND ").join(

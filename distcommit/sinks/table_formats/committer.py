@@ -222,7 +222,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         self._change_tables(requests, takes_back=False)
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
-        """Change the ledger rows of existing tables, and retry on conflicts."""
         for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))

@@ -150,7 +150,6 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
-    """Return whether a quote in the last row may be unclosed."""
     return bool(last.num_rows) and str(last.columns[-1][-1]).endswith(("\n", "\r"))
 
 

@@ -203,7 +203,6 @@ def _failed(retried_end: Watermark | None) -> Progress | None:
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
-    """Split files into at most `ROW_PARTITIONS` groups of similar size."""
     target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
     runs: list[list[ListedFile]] = [[]]
     filled = 0

@@ -169,7 +169,6 @@ class KafkaExtractor(Extractor):
         return self._connection.admin(self._notes)
 
     def _coming(self) -> list[WorkUnit]:
-        """Return the next window: one work unit, and following small ones of other partitions."""
         window: list[WorkUnit] = []
         names: set[PartitionName] = set()
         records = 0

@@ -110,7 +110,6 @@ class _SpoolExtractor(Extractor):
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield each dataset's rows of a sorted batch."""
     coded = batch.column(column).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]

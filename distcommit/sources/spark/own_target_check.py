@@ -51,7 +51,6 @@ def _by_kafka(options: Mapping[str, str], target: Target) -> bool:
 
 
 def _meet(read: list[str], written: list[str], target: Target, is_recursive: str) -> bool:
-    """Return whether a read path or pattern is a written folder, or above or below one."""
     if not all(fnmatchcase(name, part) for part, name in zip(read, written, strict=False)):
         return False
     return len(read) >= len(written) or target.kind == "folder" or is_recursive == "true"

@@ -211,7 +211,6 @@ def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: Wor
 
 
 def _row_name(table: Table | FullTable, row: Sequence[Any], unit: WorkUnit) -> str:
-    """Return a row's key and watermark value, for messages."""
     extract = extract_of(unit, None)
     names = [column.name for column in table.columns]
     keys = extract.keys if extract is not None else ()

@@ -181,7 +181,6 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """Split a range into work units; rows with one value stay together."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         values = connection.execute(table.values_each(low, high, rows_per_unit)).all()

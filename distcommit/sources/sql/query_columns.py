@@ -111,7 +111,6 @@ def _twice(names: list[str], dialect: str) -> list[str]:
 
 
 def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """Return columns by oid; a domain has its base type."""
     described = _cursor(result).description
     other_codes = {field.type_code for field in described} - {*_POSTGRESQL, _NUMERIC}
     declared = dict(_POSTGRESQL)

@@ -144,7 +144,6 @@ class StagedFiles:
         return True
 
     def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
-        """Return whether a folder contains exactly these files, with final names and one target."""
         first = outputs[0]
         folder, slash, _ = first.staged_path.rpartition("/")
         target, target_slash, _ = first.final_path.rpartition("/")

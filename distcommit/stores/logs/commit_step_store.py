@@ -88,7 +88,8 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the store exists, or with `urn` an open sequence; does not fence."""
+        """Return whether the job's store exists or, with `urn`, whether the dataset has an open sequence; does not
+        fence."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -199,7 +200,7 @@ class LogCommitStepStore(CommitStepStore):
             raise _in_doubt_error(store, urn, in_doubt)
 
     def quarantine(self, store: str, urn: str, user: str = "") -> None:
-        """Quarantine a sequence that can never be committed.
+        """Quarantine a pending sequence that can never be committed, until an operator releases it.
 
         Raises:
             ConflictError: if the dataset is not pending.

@@ -80,7 +80,6 @@ def _is_unsealed(state: TaskState, fold: Fold) -> bool:
 
 
 def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
-    """Yield files that the newest run published and no sequence contains."""
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]

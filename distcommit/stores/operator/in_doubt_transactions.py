@@ -65,7 +65,6 @@ def _roll_back(step: SinkCommitStep) -> bool:
 def _in_doubt_steps(
     store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]
 ) -> Iterator[SinkCommitStep]:
-    """Yield steps of sinks with transactions that stay prepared."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers, store.store_id)
     for batch in sequence.steps:
         if batch.type_name != SinkCommitStep.type_name:

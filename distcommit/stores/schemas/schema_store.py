@@ -140,7 +140,6 @@ class _DatasetSchemas:
         return number, self.schema(number)
 
     def _delete_unsealed(self, newest: int, first: int) -> None:
-        """Delete numbers between these two, which no done sequence names."""
         for entry in self.store.fs.list_folder(self.folder):
             number = number_of(lasting_name(entry.name))  # of temporary files, too
             if number is not None and newest < number < first:

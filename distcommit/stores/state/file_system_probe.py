@@ -51,7 +51,6 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
 
 
 def _delete_probe(fs: FileSystem, probe: str) -> None:
-    """Delete a file of the probe, ignoring errors."""
     try:
         fs.delete(probe)
     except OSError:  # the first delete may have succeeded, with its answer lost

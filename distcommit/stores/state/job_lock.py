@@ -143,7 +143,6 @@ class JobLock:
 
 
 def _renewal(holder: LockRecord, clock: Clock) -> str:
-    """Describe the last renewal, or how far the holder's clock is ahead."""
     seconds = (clock.now_ms() - holder.renewed_ms) / 1000
     if seconds < 0:
         return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"
@@ -194,7 +193,6 @@ def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock
 
 
 def _folders(fs: FileSystem, store_root: str) -> list[str]:
-    """Return the folders of lock and signs of life."""
     folder = f"{store_root}/{LOCK}"
     return [folder, *(f"{folder}/{e.name}" for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name))]
 

@@ -54,7 +54,8 @@ _schemas = json_decoder(SchemaIds).decode
 
 
 def table_name(start: str, data: bytes) -> str:
-    """Return a file name with a checksum, because Parquet's own does not cover page headers."""
+    """Return a file name that ends in a checksum of the bytes, because Parquet's own checksums do not cover page
+    headers."""
     return table_file_name(start, xxh3_64_hexdigest(data))
 
 
@@ -148,7 +149,6 @@ def _combined(column: pa.ChunkedArray) -> pa.ListArray:
 
 
 def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
-    """Return staged files by list, converted by column for speed."""
     rows = zip(*(_values(lists.values.field(at)) for at in range(STAGED_FILE.num_fields)), strict=True)
     files = [StagedFile(*row) for row in rows]
     return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]

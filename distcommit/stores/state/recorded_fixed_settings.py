@@ -204,7 +204,6 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
 def _changes(
     recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> dict[str, tuple[str, FixedSetting]]:
-    """Return recorded value and present setting where they differ."""
     values = {**recorded.settings, **recorded.source_facts}
     if recorded.settings:  # else no run has recorded any, and any value is allowed
         values = {**{name: pin.unrecorded for name, pin in fixed_settings.settings.items() if pin.unrecorded}, **values}

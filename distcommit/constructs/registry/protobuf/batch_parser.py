@@ -143,7 +143,6 @@ def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | No
 
 
 def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
-    """Return the nesting of checked messages; `within`: types of the path."""
     fields = types[within[-1]].fields if within[-1] in types else ()
     below = {child.full_name for _, child in fields} - {*within}
     return 1 + max((_levels(types, (*within, name)) for name in below), default=0)

@@ -78,7 +78,6 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _described(texts: list[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
-    """Return all files, decoded or compiled."""
     existing = descriptor_pb2.FileDescriptorSet()
     uncompiled: list[tuple[str, str]] = []
     for name, text in texts:
@@ -106,7 +105,6 @@ def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _add_google_file(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add a missing file and its imports."""
     if name in files or name not in _KNOWN_MODULES:
         return
     files[name] = descriptor_pb2.FileDescriptorProto()

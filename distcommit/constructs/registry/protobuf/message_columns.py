@@ -68,7 +68,6 @@ class Columns:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array under a type of the same layout."""
     if array.type.num_fields == 0:
         return array
     if pa.types.is_struct(kind):

@@ -171,7 +171,6 @@ class MessageParser:
             raise ValueError(str(error)) from error
 
     def _values(self, parsed: Any) -> int:
-        """Count values in lists and maps, up to the limit."""
         total, waiting = 0, [parsed]
         while waiting:
             item = waiting.pop()

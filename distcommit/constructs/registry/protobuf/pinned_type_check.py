@@ -122,7 +122,6 @@ def _holds_messages(field: FieldDescriptor) -> bool:
 
 
 def _values(message: Any, field: FieldDescriptor) -> dict[Any, Any]:
-    """Return a field's values by key or index."""
     if is_map(field):
         return dict(getattr(message, field.name))
     if field.is_repeated:

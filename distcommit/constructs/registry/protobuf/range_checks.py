@@ -100,7 +100,6 @@ class Ranges:
         return str(source.name)
 
     def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:
-        """Add a field to `holder`, whose name shows the check."""
         self._fields += 1
         label = _F.LABEL_REPEATED if is_repeated else _F.LABEL_OPTIONAL
         name, type_name = f"{kind}_{self._fields}", f".{_PACKAGE}.{kind}"
@@ -108,7 +107,6 @@ class Ranges:
 
 
 def _beyond(name: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield rows out of range; `rows`: the row of each value."""
     if pa.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy()
         yield from _beyond(name, values.flatten(), rows[parents])
