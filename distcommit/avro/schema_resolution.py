@@ -76,7 +76,8 @@ class Resolution:
     expansion: Expansion
     """Limits the number of columns."""
     keeps_required: bool = False
-    """Whether fields without null are required, so that not all records of several schemas fit one table."""
+    """Whether fields without a null branch become required columns. If not, all are nullable, so that records of
+    several schemas fit one table."""
     open_records: list[str] = field(default_factory=list)
     """Enclosing records, to detect recursion."""
     skipped: dict[str, column_decoders.Skipped] | None = None

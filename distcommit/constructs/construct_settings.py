@@ -41,7 +41,7 @@ class StageSettings(ConstructSettings):
 
 
 class ConverterSettings(StageSettings, Converter):
-    """The section of a converter, which computes columns even from incomplete ones."""
+    """The section of a converter that computes its columns even if not all input columns are known."""
 
     groups_schemas: ClassVar[bool] = True
     process_local: ClassVar[frozenset[str]] = frozenset()

@@ -15,7 +15,7 @@ from distcommit.schemas.column_types import arrow_type
 
 _BOOL = r"^(?i:true|false)$"
 _INTEGER = r"^-?(0|[1-9]\d{0,37})$"
-"""Without leading zeros and `+`, which codes and telephone numbers have."""
+"""A whole number. Leading zeros and `+` are text: such values are codes and telephone numbers."""
 _CODE = r"^[+-]?\d+$"
 _FLOAT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _DATE = r"^\d{4}-\d\d-\d\d$"

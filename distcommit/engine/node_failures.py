@@ -35,7 +35,8 @@ class NodeFailedError(Exception):
 
 
 def hand_back(settings: RunSettings, error: BaseException | None) -> None:
-    """Raise NodeFailedError if another executor would repeat the task, of whose failure nothing may be stored yet."""
+    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task. The caller must
+    have stored nothing about the failure."""
     if settings.hands_back and any(_is_of_node(cause, settings.store.fs) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
 

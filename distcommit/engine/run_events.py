@@ -41,7 +41,7 @@ class PhaseBegan(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """Progress of a task, or about twice a second of all."""
+    """Progress of one task, or of all tasks together, which is reported about twice a second."""
 
     phase: str = ""
     """Its name."""

@@ -28,7 +28,8 @@ class RunSettings:
         store: of the job.
         run_id: of the run.
         epoch: fencing number.
-        partitions: Spark partitions that own buckets, b mod `partitions`, in every Spark job.
+        partitions: number of Spark partitions that own buckets. Bucket b belongs to b mod `partitions`, in every Spark
+            job of the run.
         flow: from source to sinks.
         policy: of commits.
         job_level: whether all datasets or none are published.
@@ -37,12 +38,12 @@ class RunSettings:
         task_attempts: at a work unit in a task.
         deadline_ms: end of reading, in milliseconds since 1970; 0 for never. Correctness does not depend on it.
         policies: (regular expression, policy) pairs, of which the first matching a whole name replaces `policy`.
-        at_least_once: publish without writing ahead, and move watermarks afterwards.
+        at_least_once: whether to publish without writing ahead, and move the watermarks afterwards.
         retry_wait_s: before the second attempt.
         retry_across_runs: policies of ranges that are read again before newer ones.
-        stop_after_failed_runs: consecutive ones until a dataset is not planned; 0 for never.
+        stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
         retention: of older runs' history.
-        kept_snapshots: with the files that readers need.
+        kept_snapshots: number of snapshots that are kept, with the files that their readers need.
         replays_only: the one dataset; empty for all.
         freshness: rules of order, and of backlogs.
         after_death: whether a worker of this run, or all processes of the previous one, died, so that tasks mark work
@@ -53,7 +54,7 @@ class RunSettings:
         resume_across_runs: whether recovery seals a killed run's finished work units, up to the first gap, of datasets
             without policy `full`.
         notes: on the job file, to report.
-        refused: buckets that recovery failed on.
+        refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
 

@@ -17,7 +17,7 @@ from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 
 class NetworkFileOperations(FileSystem, Protocol):
-    """Operations without syncs and visible links.
+    """Operations that network file systems share: nothing can be synced after a call, and links are not visible.
 
     A client may repeat a lost request, so a subclass's `rename` must not replace a file.
     """

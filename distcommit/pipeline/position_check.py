@@ -16,7 +16,7 @@ from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
 
 _MOST_BYTES = 1 << 48
-"""Of a work unit, so that sums fit into 64 bits."""
+"""Limit of a work unit's byte count, so that sums fit into 64 bits."""
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
-    """Record that these open sequences' effects are durable."""
+    """Record that the effects of these sequences are durable; closed ones are left out."""
     remaining = tuple(name for name in names if may_close(fold, epoch, name))
     return Done(epoch, remaining) if remaining else None
 

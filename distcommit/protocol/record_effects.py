@@ -188,7 +188,7 @@ def _change_steps(fold: Fold, changed: PostponedSequence) -> None:
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
     """Return targets' possible epochs after an operator has accepted a sequence.
 
-    It may have been committed, or be by a delayed process, so both epochs are possible.
+    It may have been committed, or may still be by a delayed process, so both epochs are possible.
     """
     both = dict(state.targets)
     for branch, done in sequence.targets.items():

@@ -206,8 +206,8 @@ def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
     """Return states that continue `low` without a gap, and their positions.
 
-    None may end before it begins. A work unit of several partitions counts as a whole: a gap before one of them leaves
-    it out, perhaps with gaps in others.
+    None may end before it begins. A work unit of several partitions counts as a whole: a gap before one of its
+    partitions leaves it out, which may leave a gap in the others.
     """
     remaining = list(states)
     reached = dict(low)

@@ -222,7 +222,7 @@ def _require_only_reads(tokens: list[re.Match[str]]) -> None:
 
 
 def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
-    """Parse queries by name, which errors have.
+    """Parse queries by name. Errors contain the name.
 
     Raises:
         ValueError: of `Query.of`.

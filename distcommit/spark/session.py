@@ -64,7 +64,7 @@ _REPEATED_ELSEWHERE = {
 tasks, because records that kill workers would exclude all of them. A cluster of one node has no other executor; there
 Spark would wait two minutes for one before it fails the job."""
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
-"""Prefixes of settings that replace these together."""
+"""Prefixes of settings that replace these defaults together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Unix sockets are 4 times faster than TCP, but their paths are limited to about 100 bytes, and containers' folders are
 longer."""

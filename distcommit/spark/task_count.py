@@ -19,7 +19,7 @@ _MANAGED = ("yarn", "k8s:")
 WAVES = 2
 """Tasks for each slot, so that those with less to read take another."""
 _MAX_EXECUTORS = 10_000
-"""More configured executors are a placeholder."""
+"""A larger number of configured executors is a placeholder and not a limit."""
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:

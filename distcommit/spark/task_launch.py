@@ -36,7 +36,7 @@ from distcommit.spark.store_visibility_check import require_visible_store
 logger = logging.getLogger(__name__)
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
-"""Of a job; Py4JJavaError outside Python, as for lost executors."""
+"""Exceptions of a failed Spark job. Py4JJavaError is raised for failures outside Python, such as lost executors."""
 
 _NOT_VISIBLE = re.compile("STORE_NOT_VISIBLE: [^\n]*")
 _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"

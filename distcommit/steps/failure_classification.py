@@ -31,8 +31,9 @@ class Failure:
         kind: error id, or `outage`.
         reason: error text.
         lost: whether only an operator can help.
-        needs_other_version: of program or sink, or another dataset of its commit group. The attempt is not counted.
-        outage: of the target. The attempt is not counted.
+        needs_other_version: whether the sequence waits for another version of the program or sink, or for another
+            dataset of its commit group. The attempt is not counted then.
+        outage: whether the target is down. The attempt is not counted then.
     """
 
     kind: str

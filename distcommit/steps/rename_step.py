@@ -171,7 +171,8 @@ class FsRenameCommitStep(CommitStep):
             )
 
     def _move_again(self, target: GuardedFolders) -> None:
-        """Rename a file that is still staged: its folder has vanished, or a link was not followed by unlink."""
+        """Rename a file that is still staged. Either the target's folder has vanished, or a rename by link and unlink
+        stopped between the two."""
         fs, folder = self.context.fs, parent_of(self.target)
         published = fs.status(self.target)
         if published is not None and self._is_ours(self.target, published):

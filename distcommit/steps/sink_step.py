@@ -142,8 +142,8 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit one sink's steps in one call, without those whose infos cannot be used. With `is_complete`, they are
-        an atomic group, of which none is committed then. A step whose stored infos cannot be used is not committed."""
+        """Commit one sink's steps with one call of its committer. A step whose stored infos cannot be used is not
+        committed. With `is_complete`, the steps are a whole atomic group, and none is committed then."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Probes of a target, of which a failed one proves an outage; failed sequences do not."""
+"""Probes of a target after a failed commit: a failed probe proves that the target is down, failed sequences do not."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ class HighWatermarkCommitStep(CommitStep):
         """Move the watermark by compare-and-set.
 
         Raises:
-            ConflictError: if neither `low` nor `high` is reached, or without a `WatermarkStore`.
+            ConflictError: if the stored watermark is neither `low` nor at or past `high`, or the step has no
+                `WatermarkStore`.
         """
         store = self._store()
         if store.compare_and_set(self.dataset_urn, self.low, self.high) or self.verify() is Verdict.DONE:
@@ -88,8 +89,8 @@ def as_one_move(
 ) -> tuple[Watermark | None, Watermark | None]:
     """Join moves of a dataset's partitions; return watermarks before and after.
 
-    Partitions without a move keep their positions. If all were planned on `stored` in their partitions, it is the one
-    before. Otherwise it is theirs, so that the comparison fails.
+    Partitions without a move keep their positions. If all moves were planned on `stored` in their own partitions, the
+    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison fails.
 
     Raises:
         ConfigurationError: for several datasets or incarnations, or two moves of a partition.

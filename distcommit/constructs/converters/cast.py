@@ -21,7 +21,7 @@ from distcommit.schemas.known_columns import UNKNOWN, Columns, find_column, with
 from distcommit.schemas.storable_types import is_text
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
-"""Text for Arrow's cast to decimal, which `1e-999999999` kills (26.0)."""
+"""Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""
 _INFINITY = r"^[+-]?(?i:inf(inity)?)$"
 _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"

@@ -188,8 +188,8 @@ def _problem(op: str | None, has_before: bool, has_after: bool) -> str | None:
 
 
 def _position(source: Mapping[str, Any]) -> int | None:
-    """Return the LSN of PostgreSQL, MySQL's and MariaDB's number of the binary log times 2^32 plus the position in it,
-    otherwise the time of the change. None if it is missing."""
+    """Return the position in the source's log: the LSN of PostgreSQL, the number of the binary log of MySQL and MariaDB
+    times 2^32 plus the position in it, otherwise the time of the change. None if it is missing."""
     if "lsn" in source:
         return _int64(source["lsn"])
     if "file" in source:

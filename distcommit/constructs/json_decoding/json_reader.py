@@ -1,6 +1,6 @@
 """Reader of JSON text into given columns.
 
-The result is always that of msgspec; faster Arrow reads a batch if its result is known to be equal.
+The result is always that of msgspec; Arrow's reader is faster, so it reads a batch if its result is known to be equal.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def _has_tiny(text: pa.Buffer) -> bool:
-    """Return whether a number is near zero, which Arrow reads as a decimal zero, or dies of."""
+    """Return whether the text has a number near zero. Arrow reads it as a decimal zero, or kills the process."""
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
 
 

@@ -2,8 +2,8 @@
 
 If a sink leaves data at the target before the commit, a task durably writes a note beside the attempt's folder before
 it opens a writer. The committer deletes the notes of a sequence's attempts before it executes the first step. A
-remaining note of this run belongs to an aborted attempt once its dataset is DONE. One of an older run does once this
-run has fenced the bucket and no pending, quarantined or revoking sequence contains the attempt.
+remaining note of this run belongs to an aborted attempt once its dataset is DONE. A remaining note of an older run does
+once this run has fenced the bucket and no pending, quarantined or revoking sequence contains the attempt.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def record_failures(
 ) -> BatchedWork[dict[str, Failure]]:
     """Report and record failed sequences; return failures by dataset.
 
-    A lost one is quarantined at once. Others count only in replay, without progress, and unless caused by an outage,
-    program version or sink setting.
+    A lost one is quarantined at once. Any other failure counts only in replay, and only if no outage, program version
+    or sink setting caused it and the commit has made no progress.
 
     Args:
         failed: errors.

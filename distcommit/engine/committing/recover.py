@@ -65,7 +65,7 @@ class RecoverReport(msgspec.Struct, frozen=True):
     oldest_held_epoch: int = 0
     """Of held sequences; 0 for none."""
     dead_epoch: int = 0
-    """Previous run without an end in the job log; else 0."""
+    """Epoch of the previous run if the job log lacks its end; else 0."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
@@ -153,7 +153,7 @@ class _RecoveryContext:
 def _job_fold(settings: RunSettings) -> Fold:
     """Return the job log's state with this run's fence.
 
-    Only then can an older run without a decision never decide to publish.
+    Only then is it certain that an older run without a decision in the log can never decide to publish.
 
     Raises:
         FencedError: for a newer run's fence.

@@ -82,8 +82,8 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
-    """Return whether settings or software differ, by digest, because the recorded configuration hides secrets and
-    environment variables."""
+    """Return whether the runs had other settings or software. The recorded configuration does not suffice, because it
+    hides secrets and values of environment variables."""
     kept, own = before.facts, now.facts
     return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
 

@@ -31,7 +31,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 
     If work units have killed a task's workers too often, the job is launched again, with markers of the work units
     being read. Further launches leave out suspects, at which a worker died, up to `MAX_SUSPECTS`, and read them alone
-    at the end. Each requires a new one.
+    at the end. Each further launch requires a new suspect.
 
     Returns:
         reports, and the last launch's error or an empty text.

@@ -16,7 +16,7 @@ from distcommit.engine.run_settings import RunSettings
 logger = logging.getLogger(__name__)
 
 _QUICKLY_READ = 20_000
-"""Positions that are read faster than their age is reported."""
+"""A partition reads this many positions in less time than the source needs to report how old they are."""
 
 
 def known_lags(

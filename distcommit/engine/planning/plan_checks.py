@@ -26,7 +26,7 @@ def check_plan(
         planned: from the source.
         owned: whether a dataset is the caller's.
         before: datasets with plans.
-        groups: of which each dataset needs one.
+        groups: rule for commit groups; every dataset must have one.
     """
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)

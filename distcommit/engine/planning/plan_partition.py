@@ -137,7 +137,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 
 def expire_older_history(settings: RunSettings, partition: int, partitions: int) -> str:
-    """Delete a share of older history, after recovery, which reads it; return why some of it stays, or an empty text.
+    """Delete this partition's share of older history. Call it after recovery, which reads some of it.
 
     Returns:
         why some of the history could not be deleted; empty if all could. A later run deletes the rest.

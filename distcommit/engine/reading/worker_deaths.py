@@ -70,7 +70,7 @@ class TaskNotes:
         return self._notes is not None
 
     def put(self, unit: WorkUnit) -> None:
-        """Mark this work unit instead.
+        """Replace the attempt's marker by one for this work unit.
 
         Raises:
             OSError: it must not be read then.
@@ -154,8 +154,8 @@ def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether all processes, or the JVM, of a run died. Its end is then missing, unreadable, or without
-    completed ingest."""
+    """Return whether all processes, or the JVM, of a run died; False for epoch 0, which is not a run. Its end is then
+    missing, unreadable, or without completed ingest."""
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
     except (DistcommitError, OSError):

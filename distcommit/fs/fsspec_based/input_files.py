@@ -145,7 +145,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder, ten times if files are deleted meanwhile."""
+    """List a folder. If a file is deleted during the call, try again, at most ten times in all."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

@@ -24,7 +24,7 @@ _witnesses: dict[int, int] = {}
 
 
 class PosixCalls(Protocol):
-    """System calls, with opaque descriptors and OSErrors."""
+    """System calls, one for each method, with opaque descriptors. Errors are OSError with errno."""
 
     def open_new(self, path: str) -> int: ...
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int: ...
@@ -47,7 +47,7 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """The kernel's, where `syncfs` reports failed writes since Linux 5.8.
+    """System calls of the kernel, where `syncfs` reports failed writes since Linux 5.8.
 
     Args:
         roots: absolute, without links; listings and deletions never leave them.

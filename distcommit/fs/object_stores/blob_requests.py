@@ -28,7 +28,7 @@ from distcommit.fs.object_stores.object_operations import PART_BYTES, ObjectHead
 _PIECE_BYTES = 1 << 20
 _RETRIES = 4
 _REPEATS = 3
-"""Of a put or copy without response, which `obstore` does not repeat."""
+"""How often a put or copy is sent if its response is lost, because `obstore` repeats only other requests then."""
 _STATUS = re.compile(r"status code: (\d{3})|code: (\d{3})\)")
 _XML = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)(?:\n|</Message>)", re.DOTALL)
 _ERRORS = {

@@ -41,10 +41,7 @@ def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = Tr
 
 
 def in_source_order(batches: Sequence[TracedBatch]) -> list[TracedBatch]:
-    """Split pieces into runs in source order; records of one row keep their pieces' order.
-
-    Records of one row keep the order of their pieces.
-    """
+    """Split pieces into runs in source order. Records of one row keep the order of their pieces."""
     return [batches[number].slice(begin, length) for number, begin, length in runs_of(batches)]
 
 

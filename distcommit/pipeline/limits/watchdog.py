@@ -30,7 +30,8 @@ from distcommit.stores.state.task_states import TaskStateWriter
 logger = logging.getLogger(__name__)
 
 LEAST_MARGIN_S = 5
-"""Least seconds after the limit for the signal; at least the limit, too."""
+"""Minimum seconds after the limit in which the signal may still end the call. The margin is also at least as long as
+the limit."""
 
 
 class Watchdog:

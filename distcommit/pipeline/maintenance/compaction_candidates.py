@@ -34,7 +34,7 @@ def find_candidates(
 ) -> Candidates:
     """Return small files of folders with enough of them.
 
-    Otherwise only names are read.
+    If no folder has enough files, nothing but names is read.
 
     Args:
         published: the dataset's published files.

@@ -20,8 +20,9 @@ class CompactionPolicy:
     """Which files are merged.
 
     Attributes:
-        target_file_bytes: most of a merged file; files from half of it or of the branch's are left.
-        min_files: least replaced, or two if the target is reached.
+        target_file_bytes: largest size of a merged file. A file of half the target size of its branch, or more, is
+            left.
+        min_files: least number of files that a merged file replaces; two are enough if the target size is reached.
         closed_before_ms: later files are left, in milliseconds since 1970; a file in a time folder ends with its
             period, others at their modification.
     """

@@ -24,8 +24,8 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect an error of the block for the item, unless it or the probe shows that the whole target is
-        unavailable."""
+        """Collect an error of the block for the item. A SinkUnavailableError, or an error of the probe, is raised
+        instead, because it concerns the whole target."""
         try:
             yield
         except SinkUnavailableError:

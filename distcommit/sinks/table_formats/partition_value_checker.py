@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.schemas.storable_types import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""Folder name of null, which readers take a text of this content for."""
+"""Folder name of a null partition value. Readers take a text of this content for null."""
 
 
 @dataclass(frozen=True, slots=True)

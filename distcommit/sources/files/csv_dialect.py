@@ -16,12 +16,10 @@ import pyarrow.csv as pa_csv
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """CSV dialect, whose delimiter, quote and escape are single ASCII characters. Delimiter, quote and escape are
-    single ASCII characters.
+    """CSV dialect, whose delimiter, quote and escape are single ASCII characters.
 
     Attributes:
         delimiter: separates columns.
-        quote: encloses columns; a quote within is doubled. Empty for no quoting.
         quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
         escape: makes the character behind it literal. Empty for no escaping.
         nulls: unquoted texts that mean null.

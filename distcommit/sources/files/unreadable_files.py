@@ -30,7 +30,7 @@ _CAUSE_CHARACTERS = 250
 
 
 class UnreadableFileError(Exception):
-    """A file with unreadable contents in a working storage."""
+    """A file whose contents cannot be read, although its storage works."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,8 @@ class UnreadableFiles:
 
 
 class GuardedStream(io.RawIOBase):
-    """Stream that records its storage's first error in `failure`, which is not damaged contents."""
+    """Stream that records the first error of its storage in `failure`, so that the reader does not report damaged
+    contents."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -159,8 +159,8 @@ class ClientLog:
         self._none_left = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
-        """Store an error (librdkafka's `error_cb`). Specific errors are not replaced by "All brokers are down", nor
-        that of an oversized message by any."""
+        """Store an error (librdkafka's `error_cb`). "All brokers are down" does not replace a more specific error, and
+        no error replaces that of an oversized message."""
         if self.has_oversized_message:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
@@ -178,7 +178,7 @@ class ClientLog:
 
     @property
     def has_oversized_message(self) -> bool:
-        """Whether a response exceeded the client's limit, as a retry would."""
+        """Whether a response exceeded the client's size limit. A retry would fail, too."""
         return "receive.message.max.bytes" in self.last
 
     def log(self, level: int, text: str, *values: object) -> None:
@@ -200,7 +200,7 @@ class KafkaQueries:
         self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicMetadata]:
-        """Yield visible topics; raises SourceError if no broker responds in time or accepts the client."""
+        """Yield visible topics; raises SourceError if no broker responds in time or the brokers reject the client."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
         self.cluster_id = cluster.cluster_id or ""

@@ -21,7 +21,10 @@ def group_positions(
 ) -> GroupPositions:
     """Return a group's committed offsets as positions, without joining it.
 
-    SourceError: if no broker responds, or one rejects the request.
+    Partitions without a committed offset are listed in the result.
+
+    Raises:
+        SourceError: if no broker responds, or one rejects the request.
     """
     datasets = [
         dataset

@@ -22,7 +22,7 @@ def missed_update_warnings(
 ) -> Iterator[str]:
     """Yield warnings about tables read by an integer key although rows may change.
 
-    That is `table_type: snapshot_append`, or a column named like `updated_at`.
+    They may if `table_type` is `snapshot_append`, or if a column has a name like `updated_at`.
     """
     for name, table in sorted(reflected.items()):
         rules = select.rules_of(name)

@@ -41,7 +41,7 @@ from distcommit.sources.watermark_column import (
 )
 
 MAX_COUNTED = 10_000
-"""Above it, rows above a range are not counted, and their number is a minimum."""
+"""Most rows above a range that are counted by an index. If there are more, this number is a minimum."""
 _TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
 _PRESENT = "their times are not before the database's present second, and are read once they are"
 _LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"

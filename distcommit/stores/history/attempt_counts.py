@@ -46,7 +46,7 @@ class Attempt(msgspec.Struct, frozen=True):
     finished_ms: int
     """Of the attempt."""
     counts: RunCounts
-    """Without converters and checkers of records."""
+    """Counts of the attempt. Of converters and checkers, only task checkers are counted."""
 
     @property
     def has_failed(self) -> bool:

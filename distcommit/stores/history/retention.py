@@ -59,8 +59,8 @@ def expire_history(
     empty run folders. Partition 0 also deletes run records, and dead runs' progress, signs of life and work unit
     markers.
 
-    Runs are ordered by id, which sorts by time, and higher ids are kept. A paused process must keep newer runs' states
-    for buckets that these failed to recover. If a clock was set back, an older run may have a higher id.
+    Runs are ordered by id, which sorts by time, and higher ids are kept. If this process was paused, newer runs may
+    need theirs for buckets that they failed to recover. If a clock was set back, an older run may have a higher id.
 
     Args:
         run_id: of the caller.

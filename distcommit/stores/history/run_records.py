@@ -46,7 +46,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     job_file: str = ""
     """On that host."""
     is_locked: bool = True
-    """Whether the run holds the job lock, instead of a sign of life."""
+    """Whether the run holds the job lock. If not, it keeps a sign of life in its own folder."""
     retained_runs: int = 0
     """Older runs with records."""
     retained_tables: int = 0

@@ -70,7 +70,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
         path: for the error.
 
     Raises:
-        UnknownVersionError: if undamaged.
+        UnknownVersionError: if the segment is undamaged and of another format version.
         CorruptError: if it is truncated, foreign or altered.
     """
     line_end = data.find(b"\n", 0, 300)

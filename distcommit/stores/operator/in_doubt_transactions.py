@@ -30,7 +30,8 @@ _NO_UNIT = "accepted"
 class InDoubt:
     """The prepared transactions of a sequence, whose attempts get markers like those that may be aborted.
 
-    While the sequence is open these have no effect. Once it has ended, the next run rolls the transactions back.
+    While the sequence is open the markers have no effect, and they are deleted before it is executed. Once it has
+    ended, the next run rolls the transactions back.
 
     Args:
         committers: by sink; other sinks' transactions stay prepared.

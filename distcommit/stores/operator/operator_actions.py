@@ -157,8 +157,8 @@ def accept(
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or accept would double or lose
-            records: a sequence of files only that replaces others is being abandoned or lacks its tombstone, or a
-            compacting one is not wholly published. Nothing was changed.
+            records: the sequence publishes only files, replaces others, and is being abandoned or lacks its published
+            tombstone, or it compacts files and is not published as a whole. Nothing was changed.
         OSError: if a marker cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
@@ -187,8 +187,9 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
         committers: by sink.
 
     Raises:
-        ConflictError: if the dataset is not quarantined or being abandoned, or changed meanwhile: nothing was removed.
-            Also if a step or sink refuses: it stays quarantined.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished meanwhile:
+            nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the dataset
+            stays quarantined.
         SinkUnavailableError: for a sink without committer. Nothing was changed.
         DistcommitError: if a step cannot be undone. The dataset stays revoking, and a repeated call resumes.
     """
@@ -262,7 +263,7 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
     records.
 
     Raises:
-        ConflictError: if a sequence is not done, or changed meanwhile.
+        ConflictError: if the dataset has a sequence that is not done, or was changed in the meantime.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         before = log.refresh().state_of(urn)

@@ -46,7 +46,7 @@ def decode_document(
     """Decode a document; the other arguments are for errors.
 
     Raises:
-        UnknownVersionError: if undamaged.
+        UnknownVersionError: if the document is undamaged and of another version.
         CorruptError: if it is truncated, foreign or altered.
     """
     body, label, check = data.rpartition(_LABEL)

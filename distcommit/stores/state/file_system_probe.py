@@ -20,7 +20,8 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
     """Check the abilities that the protocol needs: put-if-absent, rename without replacing, staging and output on one
     file system, case-sensitive names.
 
-    A kind that was never tested is checked for all others, and so is the store's own file system.
+    A kind of file system that was never tested is checked for all other abilities as well. If the store is on another
+    file system than the output, both are checked.
 
     A missing file repeats the probe, because another creator of the store may have deleted it.
 
