@@ -1,8 +1,4 @@
-"""Conditions in YAML, compiled to Arrow functions.
-
-`app.reading.row_filters` has a second compiler, because a filter is an expression for files' statistics, which widens a
-column to represent each literal exactly. Here a literal must be a value of the column's type.
-"""
+"""Conditions on columns, written in YAML and compiled to Arrow functions."""
 
 from __future__ import annotations
 
@@ -27,7 +23,28 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-"""For arrays and expressions; a comparison with null is null."""
+"""Arrow's function by operator. A comparison with null is null."""
+
+
+def compile_comparison(column: Any, op: str, operand: Any, *, negated: bool = False) -> Any:
+    """Return whether a comparison is true. With `negated`, return whether it is false.
+
+    As in SQL, a comparison with null is neither true nor false. The result for null is null or false.
+
+    Args:
+        column: an array, for an array of results; or an expression, for an expression that the statistics of files can
+            evaluate.
+        op: a key of `COMPARISONS`, `in` or `is_null`.
+        operand: a scalar; an array for `in`. Its type must be the column's.
+    """
+    if op == "is_null":
+        result = pc.is_null(column)
+    elif op == "in":
+        result = pc.is_in(column, value_set=operand)
+    else:
+        result = COMPARISONS[op](column, operand)
+    result = pc.invert(result) if negated else result
+    return pc.and_kleene(result, pc.is_valid(column)) if op == "in" else result
 
 
 class Condition(SettingsModel):
@@ -71,6 +88,7 @@ class Condition(SettingsModel):
             yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", actual=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
+        """Return the names of the columns that the condition needs."""
         own = frozenset() if self.column is None else frozenset([self.column])
         return own.union(*(part.columns() for part in self._parts()))
 
@@ -78,43 +96,37 @@ class Condition(SettingsModel):
         return (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ()))
 
     def check_schema(self, schema: pa.Schema, construct: str) -> None:
-        """Raise ConfigurationError if a column is missing or can't be compared."""
+        """Raise ConfigurationError if a column is missing from the schema, or can't be compared with the value."""
         for part in self._parts():
             part.check_schema(schema, construct)
         if self.column is not None:
             self._operand(self.column, schema, construct)
 
     def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return `answers`, with false for null."""
-        return pc.fill_null(self.answers(batch, construct), False)
-
-    def answers(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return whether the condition is true by row; null for neither.
-
-        Args:
-            construct: converter or fork, for messages.
-
-        Raises:
-            ConfigurationError: if a column is missing, or can't be compared with the value.
+        """Return for each row whether the condition is true; false if it is neither true nor false. Raises
+        ConfigurationError if a column is missing, or can't be compared with the value.
         """
-        if self.all_of is not None:
-            return reduce(pc.and_kleene, (part.answers(batch, construct) for part in self.all_of))
-        if self.any_of is not None:
-            return reduce(pc.or_kleene, (part.answers(batch, construct) for part in self.any_of))
+        return pc.fill_null(self._compiled(batch, construct), False)
+
+    def _compiled(self, batch: pa.RecordBatch, construct: str, *, negated: bool = False) -> pa.BooleanArray:
+        """Return for each row whether the condition is true. With `negated`, return whether it is false. In other rows,
+        the result is null or false.
+        """
         if self.negated is not None:
-            return pc.invert(self.negated.answers(batch, construct))
-        assert self.column is not None
+            return self.negated._compiled(batch, construct, negated=not negated)
+        if self.column is None:
+            must_all_hold = (self.all_of is not None) is not negated
+            parts = (part._compiled(batch, construct, negated=negated) for part in self._parts())
+            return reduce(pc.and_kleene if must_all_hold else pc.or_kleene, parts)
         operand = self._operand(self.column, batch.schema, construct)
         column = batch.column(self.column)
-        if self.op == "is_null":
-            return pc.is_null(column)
-        column = as_plain(column)
-        if self.op == "in":
-            return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)
-        return COMPARISONS[self.op or ""](column, operand)
+        compared = column if self.op == "is_null" else as_plain(column)
+        return compile_comparison(compared, self.op or "", operand, negated=negated)
 
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
-        """Return the operand in the column's type; None for `is_null`; raises ConfigurationError."""
+        """Return the value or values in the column's type; None for `is_null`. Raises ConfigurationError if the column
+        is missing, or can't be compared with them.
+        """
         if self.op == "is_null":
             find_column(schema, column, construct)
             return None

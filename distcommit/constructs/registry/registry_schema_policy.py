@@ -1,4 +1,4 @@
-"""Policies for new schemas."""
+"""Policies for records with a new schema, and the schemas of a dataset's earlier records."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.registry.registry_client import PinnedSchema
-from distcommit.core.errors import RecordError
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas
-from distcommit.schemas.evolution_policy import EvolutionPolicy
+from distcommit.schemas.evolution_policy import EvolutionPolicy, other_schema_error
 from distcommit.schemas.schema_history import SchemaHistory
 from distcommit.schemas.schema_size_limits import MAX_COLUMNS, MAX_SCHEMAS
 
@@ -55,71 +54,68 @@ class DatasetEvolution(EvolutionSettings, populate_by_name=True):
 class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
 
-    A new one must be compatible with the newest, and with older ones that are compatible with it. With `accept`, an
-    incompatible one becomes the newest.
+    A new schema must be compatible with the newest one, and with those older ones that are compatible with the newest.
+    With the policy `accept`, an incompatible schema becomes the newest. An admitted schema is not compared again.
     """
 
     ids: list[int] = field(default_factory=list)
-    """In the registry."""
+    """Ids of the schemas."""
     refused: dict[int, str] = field(default_factory=dict)
-    """Reasons by id."""
+    """Rejection reasons of other schemas, by id."""
     history: SchemaHistory[int] = field(default_factory=SchemaHistory.of_registry_ids)
-    """This run's unpublished ids, in one order for all work units."""
+    """Ids of the unpublished schemas of this run's records, in one order for all work units."""
     run_ids: list[int] = field(default_factory=list)
-    """In the history; new schemas must be compatible with these, too."""
+    """Ids in the history. A new schema must be compatible with these schemas as well."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionPolicy
     ) -> str:
-        """Admit a schema, or return why its records are rejected.
+        """Admit a schema and return an empty text, or return the reason why its records are rejected.
 
         Args:
-            of: columns of an earlier schema; None if it is gone.
+            of: returns the columns of an earlier schema; None if the registry does not have it any more.
 
         Raises:
             RecordError: if the policy fails the work unit.
         """
+
+        def next_id(newest: int | None) -> int | None:
+            """Return the id to store after the newest one; None if it is stored or refused."""
+            if newest is not None and newest not in self.run_ids:
+                self.run_ids.append(newest)
+            if schema_id in self.run_ids:
+                return None
+            earlier = f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
+            if reason := policy.rejection_reason(self._reasons(schema, of), f"schema id {schema_id}", earlier):
+                self.refused[schema_id] = reason
+            return None if reason else schema_id
+
         if schema_id in self.ids:
             return ""
         if len(self.ids) >= MAX_SCHEMAS:
-            self.refused.setdefault(
-                schema_id,
-                f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit",
-            )
-        while schema_id not in self.refused:
-            accepts_all = policy.on_incompatible == "accept"
-            reasons = () if accepts_all else self._reasons(schema, of)
-            if reason := policy.rejection_reason(reasons, f"schema id {schema_id}", self._newest_in_words()):
-                self.refused[schema_id] = reason
-            elif accepts_all or self._put(schema_id):
-                self.ids.append(schema_id)
-                return ""
-        return self.refused[schema_id]
-
-    def _newest_in_words(self) -> str:
-        return f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
-
-    def _put(self, schema_id: int) -> bool:
-        """Store a schema for other work units after `run_ids`; False, with theirs added, if one was first."""
-        if self.history.store is None or schema_id in self.run_ids:
-            return True
-        self.run_ids.append(self.history.put(schema_id))
-        return self.run_ids[-1] == schema_id
+            limit = f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit"
+            self.refused.setdefault(schema_id, limit)
+        if schema_id not in self.refused and policy.on_incompatible != "accept":
+            self.history.extend("evolve", next_id)
+        if schema_id not in self.refused:
+            self.ids.append(schema_id)
+        return self.refused.get(schema_id, "")
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
-        """Admit a first schema; raise RecordError for one that is not among the earlier ones, named `they`."""
+        """Admit a schema if there are no earlier ones. Otherwise raise RecordError if it is not one of them. `they` is
+        the name of the earlier ones in the message.
+        """
         if not self.ids:
-            self._put(schema_id)
-        accepted = self.ids or self.run_ids[:1]
-        if accepted and schema_id not in accepted:
-            raise RecordError(
+            self.history.extend("pin", lambda _: schema_id)
+        accepted: Sequence[int | None] = self.ids or [self.history.newest]
+        if schema_id not in accepted:
+            raise other_schema_error(
                 f"a record's schema differs from {they}, and evolution is fail",
-                id="RECORD_SCHEMA_INCOMPATIBLE",
+                f"schema id {', '.join(map(str, accepted))}",
+                f"schema id {schema_id}",
+                "pin the new version or set evolution: evolve",
                 registry=registry,
-                expected=f"schema id {', '.join(map(str, accepted))}",
-                found=f"schema id {schema_id}",
-                todo="check the change in the producer, then pin the new version or set evolution: evolve",
             )
         if not self.ids:
             self.ids.append(schema_id)
@@ -137,11 +133,11 @@ class AdmittedSchemas:
         return both.reasons
 
     def _merged_columns(self, of: Callable[[int], pa.Schema | None]) -> pa.Schema | None:
-        """Return the columns of all schemas, merged once."""
+        """Return the columns of all schemas together. Schemas that were merged before are not merged again."""
         ids = tuple(self._all())
         before, merged = self._merged
         is_whole = bool(before) and set(before) <= set(ids)
-        for number in dict.fromkeys(ids) if is_whole else ():
+        for number in ids if is_whole else ():
             if number not in before and is_whole and (columns := of(number)) is not None:
                 merged = columns if merged is None else compare_schemas(merged, columns).merged
                 is_whole = merged is not None
@@ -154,7 +150,7 @@ class AdmittedSchemas:
 
 
 def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
-    """Return both columns, or the newer `merged` if incompatible."""
+    """Return the columns of both schemas; if these are not compatible, `merged`, which is the newer one."""
     if columns is None or merged is None:
         return merged if columns is None else columns
     joined = compare_schemas(columns, merged).merged
