@@ -79,6 +79,7 @@ def test_killed_compaction_leaves_each_record_in_one_place(tmp_path: Path, spark
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_killed_compaction_by_the_policy_of_the_job_file_leaves_each_record_in_one_place(
     tmp_path: Path, spark: SparkSession
