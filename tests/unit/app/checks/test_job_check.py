@@ -404,7 +404,8 @@ class TestDryRun:
         )
         plan = check_file(path, plan=True).plan
         assert plan is not None
-        assert (plan.size, [note for note in plan.notes if "7 records are left" in note] != []) == (0, True)
+        assert plan.datasets_count == 0
+        assert (plan.size, [note for note in plan.notes if "7 records left for later" in note] != []) == (0, True)
 
     def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
         """The watermark column was changed after the first run."""
@@ -416,7 +417,7 @@ class TestDryRun:
         assert done.exit_code == 1, done.output
         assert "DATASET_NOT_PLANNED: 1 of 2 datasets can't be planned" in done.stdout
         assert "the stored position is not one of the watermark column" in done.stdout
-        assert "not ready: 1 problem was found" in done.stdout
+        assert "not ready: 1 problem found" in done.stdout
 
 
 def shop(folder: Path, tables: str, *, watermark: str = "id") -> Path:
@@ -495,7 +496,7 @@ class TestCommand:
     def test_problem_is_shown_with_its_line_and_what_to_do(self, tmp_path: Path) -> None:
         path = written(tmp_path)
         text = " ".join(self.run(path, code=4).split())
-        assert "not ready: 1 problem was found" in text
+        assert "not ready: 1 problem found" in text
         assert f"{path}:4:3 source.paths" in text
         assert "To do: create it, or correct source.paths" in text
 
