@@ -99,7 +99,7 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
         )
     sizes = [dataset.size for dataset in datasets if dataset.size is not None]
     total = sum(sizes) if source.size_unit else None
-    count = sum(bool(row.work_units and (row.size or source.size_unit != "records")) for row in datasets)
+    count = len([row for row in datasets if row.work_units and (row.size or source.size_unit != "records")])
     return DryRun(source.size_unit, total, count, datasets, notes)
 
 

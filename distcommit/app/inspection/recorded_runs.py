@@ -386,12 +386,7 @@ def _unknown_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationE
     else:
         actual = "none: the epoch was not a run's, or its run could not write one"
     return ConfigurationError(
-        "no run of this epoch is recorded",
-        id="RUN_UNKNOWN",
-        epoch=epoch,
-        expected=expected,
-        found=actual,
-        todo="repeat the command with an epoch of that list",
+        "there is no record of that run", id="RUN_UNKNOWN", epoch=epoch, expected=expected, found=actual
     )
 
 

@@ -320,8 +320,9 @@ def cluster_id(target: KafkaTarget) -> str:
         if error.code() == KafkaError._AUTHENTICATION:
             rejections.append(error)
 
+    callbacks: dict[str, Any] = {"error_cb": keep_rejection}
     try:
-        with AdminClient({**target._conf(), "error_cb": keep_rejection}) as admin:
+        with AdminClient({**target._conf(), **callbacks}) as admin:
             try:
                 return admin.list_topics(timeout=target.request_timeout_s).cluster_id or ""
             finally:

@@ -145,9 +145,9 @@ def test_check_and_run_name_the_setting_of_rejected_credentials(
 ) -> None:
     monkeypatch.setenv("WRONG_PASSWORD", WRONG)
     client = over_tls(kafka_server, KafkaServer.password) | changed
-    kafka = {"type": "kafka", "brokers": kafka_server.tls_bootstrap_servers, "client": client}
+    kafka: dict[str, Any] = {"type": "kafka", "brokers": kafka_server.tls_bootstrap_servers, "client": client}
     files = {"type": "files", "paths": [f"{tmp_path}/{{dataset}}/*"], "format": "jsonl"}
-    sections = {
+    sections: dict[str, dict[str, Any]] = {
         "source": {"source": {**kafka, "topic_patterns": [".*"]}},
         "sink": {"source": files, "sink": {**kafka, "topic": "copied", "ledger": "ledger", "value": "line"}},
     }
