@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from distcommit.core.support.counts import count_of
 from distcommit.engine.run_events import Event, Observer, PhaseBegan, PhaseEnded, Progressed
 
 _PLAIN_EVERY_S = 30.0
@@ -153,7 +154,7 @@ def describe(phase: str, progress: Progressed, target: Target, now_s: float, wid
     parts = []
     if progress.tasks_running or progress.tasks_finished:
         if progress.counts.failures:
-            parts.append(f"{progress.counts.failures:,} failures")
+            parts.append(count_of(progress.counts.failures, "failure"))
         parts.append(f"{_done(progress.counts.datasets_committed, target.datasets)} datasets")
         parts.append(f"{_done(progress.counts.records_read, target.records)} records")
         if (left_s := target.seconds_left(progress, now_s)) is not None:

@@ -1,4 +1,4 @@
-"""Errors of wrong or missing database passwords."""
+"""Errors of clients of databases and Kafka that mean wrong or missing credentials, and not a stopped server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from distcommit.core.errors import ConfigurationError, DistcommitError, plain_text
 
 CREDENTIALS_REJECTED = "CREDENTIALS_REJECTED"
-_REJECTED = re.compile(r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist")
-"""Texts of libpq (SQLSTATE 28P01 and 28000, which psycopg's failed connections lack), and of MariaDB's and MySQL's code
-1045."""
+_REJECTED = re.compile(
+    r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist"
+    r"|SASL authentication error|Unsupported SASL mechanism"
+)
+"""Texts of libpq for SQLSTATE 28P01 and 28000, of libpq itself, of MariaDB's and MySQL's code 1045, and of librdkafka.
+A failed connection of psycopg has no SQLSTATE."""
 
 
 @contextmanager
@@ -23,5 +26,5 @@ def checking_credentials() -> Iterator[None]:
         text = plain_text(error.found if isinstance(error, DistcommitError) else error, 1000)
         if not _REJECTED.search(text):
             raise
-        failure = "the database rejects the user or the password"
+        failure = "the server rejects the user or the password"
         raise ConfigurationError(failure, id=CREDENTIALS_REJECTED, found=text) from error

@@ -256,7 +256,9 @@ def test_empty_container_has_no_root_folder(fs: BlobFileSystem) -> None:
 def test_missing_container_is_named(container: str) -> None:
     missing = BlobFileSystem(BlobRequests("az://nobody-has-this"), "az")
     for ask in (missing.read, missing.status, missing.list_folder, lambda path: missing.put_if_absent(path, b"")):
-        with pytest.raises(ConfigurationError, match=r"the container does not exist .*az://nobody-has-this"):
+        with pytest.raises(
+            ConfigurationError, match=r"STORAGE_ADDRESS_INVALID: the container does not exist .*az://nobody-has-this"
+        ):
             ask("/a")
 
 

@@ -262,7 +262,8 @@ def test_missing_bucket_is_named(bucket: str) -> None:
     missing = S3FileSystem(S3Requests("nobody-has-this"))
     for ask in (missing.read, missing.status, missing.list_folder, lambda path: missing.put_if_absent(path, b"")):
         with pytest.raises(
-            ConfigurationError, match=r"the bucket does not exist .*bucket=nobody-has-this.*endpoint=http://127"
+            ConfigurationError,
+            match=r"STORAGE_ADDRESS_INVALID: the bucket does not exist .*bucket=nobody-has-this.*endpoint=http://127",
         ):
             ask("/a")
 

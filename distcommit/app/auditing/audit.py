@@ -28,6 +28,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.counts import count_of
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import SkippedRange, describe_lost_ranges
 from distcommit.protocol.log_state import Fold
@@ -299,7 +300,7 @@ class _Audit:
                 if self._provenance is not None:
                     checked.repeated += part.duplicates if part.makes_several else max(0, part.rows - offsets.count())
                     if part.rows < offsets.count():
-                        reason = f"{part.rows} rows of {offsets.count()} input records"
+                        reason = f"{count_of(part.rows, 'row')} of {count_of(offsets.count(), 'input record')}"
                         self._result.note("altered", f"{_name(row)}: {reason}")
                 checked.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
                 key = checked.key(part.incarnation)

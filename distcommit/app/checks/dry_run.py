@@ -18,6 +18,7 @@ from distcommit.core.interfaces.source import (
 )
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import DatasetPlan
 from distcommit.schemas.known_columns import Columns
 from distcommit.stores.state.job_store import JobStore
@@ -50,7 +51,7 @@ class DryRun(msgspec.Struct, frozen=True):
     Attributes:
         unit: `records`, `bytes`, or empty if the source knows no sizes.
         size: sum over all datasets, in `unit`; None if the source does not know.
-        datasets_count: number of datasets that a run would read.
+        datasets_count: number of datasets that a run would read, without those whose planned number of records is 0.
         datasets: datasets that a run would read, and the datasets with a problem.
         notes: datasets that a rule skips, records that are left to later runs, and datasets of the store that are no
             longer selected, each with the reason.
@@ -87,17 +88,18 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
             case SkippedDataset(urn, reason):
                 notes.append(f"{urn}: {reason}")
             case DeferredRecords(urn, records, cause, is_minimum):
-                notes.append(f"{urn}: {'at least ' if is_minimum else ''}{records:,} records are left: {cause}")
+                notes.append(
+                    f"{urn}: {'at least ' if is_minimum else ''}{count_of(records, 'record')} left for later: {cause}"
+                )
     if unselected := _unselected(source, states):
-        number = "1 dataset" if len(unselected) == 1 else f"{len(unselected):,} datasets"
         named = f"{', '.join(unselected[:3])}{', ...' if len(unselected) > 3 else ''}"
         notes.append(
-            f"the job file no longer selects {number} of the store ({named}): runs read nothing of them, and their"
-            " watermarks stay"
+            f"the job file no longer selects {count_of(len(unselected), 'dataset')} of the store ({named}): runs read"
+            " nothing of them, and their watermarks stay"
         )
     sizes = [dataset.size for dataset in datasets if dataset.size is not None]
     total = sum(sizes) if source.size_unit else None
-    count = len([dataset for dataset in datasets if dataset.work_units])
+    count = len([row for row in datasets if row.work_units and (row.size or source.size_unit != "records")])
     return DryRun(source.size_unit, total, count, datasets, notes)
 
 

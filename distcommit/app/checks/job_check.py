@@ -40,6 +40,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
+from distcommit.core.support.counts import count_of
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.fs.separate_store import file_system_at
@@ -310,7 +311,7 @@ def _require_planned(datasets: Sequence[PlannedDataset]) -> None:
     """Raise the problem of the first dataset that can't be planned, with the number of all of them."""
     failing = [dataset for dataset in datasets if dataset.problem]
     if failing:
-        count = f"{len(failing):,} of {len(datasets):,} datasets can't be planned"
+        count = f"{len(failing):,} of {count_of(len(datasets), 'dataset')} can't be planned"
         raise PlanError(count, dataset=failing[0].dataset, found=failing[0].problem)
 
 
@@ -356,7 +357,7 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
             continue
         with checks.part("store", "commit.buckets"):
             store = folders.open_store(create=False)
-            checks.found = f"{store.buckets} buckets"
+            checks.found = count_of(store.buckets, "bucket")
         if checks.parts[-1].outcome == "passed":
             with checks.part("fixed settings", "source"):
                 require_settings(store, folders.fixed_settings())

@@ -1,4 +1,4 @@
-"""The setting of a rejected password, and the remedy that names its environment variable."""
+"""The setting of rejected credentials, and the remedy that names its environment variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from distcommit.fs.database_credentials import CREDENTIALS_REJECTED
 
 
 def set_password_remedy(error: Exception, address: str, tree: Mapping[str, Any]) -> str:
-    """Return the key of the password if `error` rejects it, and set the remedy of the error; otherwise return "".
+    """Return the key of the setting that the server of `error` rejects, the password or the SASL mechanism, and set the
+    remedy of the error. Return "" if `error` is another one.
 
     Args:
         address: key of the address of the source or sink, in the same section as the password.
@@ -20,7 +21,11 @@ def set_password_remedy(error: Exception, address: str, tree: Mapping[str, Any])
     """
     if not isinstance(error, DistcommitError) or error.id != CREDENTIALS_REJECTED:
         return ""
-    key = f"{address.rpartition('.')[0]}.password"
+    section, _, setting = address.rpartition(".")
+    key = f"{section}.password"
+    if setting == "brokers":
+        is_mechanism = "Unsupported SASL mechanism" in str(error)
+        key = f"{section}.client.sasl.{'mechanism' if is_mechanism else 'password'}"
     texts = {".".join(map(str, keys)): text for keys, text in texts_of(tree)}
     named = variables_in(texts.get(key, ""))
     variable = (

@@ -14,6 +14,7 @@ from distcommit.core.errors import DistcommitError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import COLUMN_NOTE
 from distcommit.pipeline.task_flow import FlowColumns
 from distcommit.protocol.paths.output import is_published_name, published_epoch, published_folder
@@ -69,7 +70,7 @@ def compare_published_types(folders: JobFolders, store: JobStore) -> TypeCompari
                 if not is_joinable(before, field.type):
                     text = f"column {field.name} is {before} in published files, and {field.type} in the job file"
                     changed.setdefault(text, []).append(urn)
-    datasets = "1 dataset" if count == 1 else f"{count:,} datasets"
+    datasets = count_of(count, "dataset")
     compared = f"{datasets} compared" if is_complete else f"only the first {datasets} compared"
     command = folders.fixed_settings().restarted_by
     remedy = f"in new folders: `{command}`" if command else "in new folders (paths)"

@@ -27,6 +27,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
@@ -183,7 +184,7 @@ def _summary(record: Record, dataset: str | None) -> str:
         case Heads():
             return f"buckets are at {_few(record.heads, _head)}, by {record.requested_by}"
         case Rebucket():
-            return f"the move to generation {record.generation}, of {record.buckets:,} buckets, begins"
+            return f"the move to generation {record.generation}, of {count_of(record.buckets, 'bucket')}, begins"
         case Moved():
             return f"continues in generation {record.generation}"
         case Generation():
@@ -207,7 +208,8 @@ def _name(name: SequenceName) -> str:
 def _sealed(sequence: SealedSequence) -> str:
     moved = f"{_position(sequence.low)} -> {_position(sequence.high)}"
     schemas = "".join(f", {name} of schemas {_few(ids, str)}" for name, ids in sequence.schemas.items())
-    return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
+    size = f"{count_of(sequence.records, 'record')} in {count_of(sequence.files, 'file')}"
+    return f"{sequence.dataset_urn} {moved}, {size}{schemas}"
 
 
 def _postponed(one: PostponedSequence) -> str:

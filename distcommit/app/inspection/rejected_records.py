@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
+
 import msgspec
 
 from distcommit.app.inspection.recorded_runs import RunsResult, RunStatus, read_datasets, read_runs
 from distcommit.app.job_file.sections.flow_settings import UNREADABLE_ROWS
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import FlowCounts, RunCounts
-from distcommit.core.work_units import INPUT_PROBLEM
-from distcommit.protocol.paths.output import REJECTED_FOLDER
+from distcommit.core.work_units import ERRORS, INPUT_PROBLEM
+from distcommit.pipeline.branches.error_columns import ERROR_COLUMNS
+from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, published_epoch, published_folder
+from distcommit.sinks.files.footer import read_batches
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
 
 REPROCESS_ALL = "reprocess --all"
 """The recorded command of a run that reprocesses the rejected records of all datasets."""
-_NEWEST_RUNS, _NAMED = 20, 5
+_NEWEST_RUNS, _NAMED, _MOST_COUNTED = 20, 5, 10_000
 _JUDGED_RUNS = 5
 """The most runs whose datasets are judged by their share of rejected records."""
 
@@ -35,6 +41,13 @@ class RejectedRecords(msgspec.Struct, frozen=True):
     """Folder of the error files."""
     unreadable: int = 0
     """Rejected rows that the source could not parse. `dataset reprocess` cannot read them."""
+    reason: str = ""
+    """Most frequent reason in the newest error files of the dataset with the most rejected records; empty if they
+    can't be read."""
+    reason_records: int = 0
+    """Number of records with this reason, in the error files that were read."""
+    reason_of: int = 0
+    """Number of records in the error files that were read."""
 
 
 class MostlyRejected(msgspec.Struct, frozen=True):
@@ -74,7 +87,26 @@ def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
     folder = f"{store.roots.output}/{REJECTED_FOLDER}"
     record = read_record(store.fs, store.roots.store, row.epoch)
     unreadable = unreadable_rows(record.totals.flow) if record is not None else 0
-    return RejectedRecords(row.epoch, row.records_rejected, len(largest), named, folder, unreadable)
+    reasons = _reasons(store, largest[0], row.epoch) if largest else Counter()
+    reason, count = max(reasons.items(), key=lambda item: item[1], default=("", 0))
+    return RejectedRecords(
+        row.epoch, row.records_rejected, len(largest), named, folder, unreadable, reason, count, reasons.total()
+    )
+
+
+def _reasons(store: JobStore, urn: str, epoch: int) -> Counter[str]:
+    """Count the reasons in a dataset's error files of a run, of at least the first 10,000 records."""
+    reasons = Counter[str]()
+    with suppress(Exception):  # of any file system; the reason is only shown
+        for path in files_below(store.fs, f"{store.roots.output}/{published_folder(urn, ERRORS)}"):
+            name = path.rpartition("/")[2]
+            if not is_published_name(name) or published_epoch(name) != epoch:
+                continue
+            for batch in read_batches(store.fs, path, {ERROR_COLUMNS[2]}):
+                reasons.update(map(str, batch.column(ERROR_COLUMNS[2]).to_pylist()))
+                if reasons.total() >= _MOST_COUNTED:
+                    return reasons
+    return reasons
 
 
 def unreadable_rows(flow: FlowCounts) -> int:

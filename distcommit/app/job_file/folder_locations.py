@@ -98,10 +98,11 @@ def normal_location(text: str, folder: Path) -> str:
         )
     if not authority or not path.strip("/"):
         raise ConfigurationError(
-            "a folder's URL is incomplete",
+            "the URL of a folder has no host or no path",
             id="JOB_FOLDERS_INVALID",
             path=text,
             expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
+            todo="complete the URL in section paths",
         )
     return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
 

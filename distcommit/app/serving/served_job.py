@@ -20,6 +20,7 @@ from distcommit.app.running.alert_delivery import Alert, send_alert
 from distcommit.app.running.run_alerts import ALERTS
 from distcommit.core.errors import CorruptError, LockHeldError, RunCancelledError, UnknownVersionError, error_text
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.support.counts import count_of
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Event, Observer, RunBegan
 from distcommit.stores.history.run_records import (
@@ -269,7 +270,7 @@ class ServedJob:
             logger.debug("the run failed", exc_info=True)
             return Outcome.FAILED, error_text(error)
         totals = result.totals
-        text = f"{totals.datasets_published:,} datasets, {totals.records_published:,} records"
+        text = f"{count_of(totals.datasets_published, 'dataset')}, {count_of(totals.records_published, 'record')}"
         if result.succeeded:
             return Outcome.COMMITTED, text
         reason = next((f"{each.subject}: {each.text}" for each in result.reasons), result.error)

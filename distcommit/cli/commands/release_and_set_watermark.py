@@ -118,6 +118,7 @@ def set_watermark(
             id="POSITIONS_INVALID",
             expected='JSON such as {"0": 1200}',
             found=f"{positions}: {error}",
+            todo="repeat the command with such JSON, in single quotes for the shell",
         ) from error
     job.set_watermark(dataset, requested, new=new)
     show_datasets(terminal, job, [dataset])

@@ -19,6 +19,7 @@ from distcommit.cli.command_decorators import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.counts import count_of
 
 
 class ReportResult(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ def _result(run: RunReport, output: Path, size_bytes: int) -> ReportResult:
 
 
 def _result_line(result: ReportResult) -> str:
-    listed = f"{result.datasets:,} datasets" + (
+    listed = count_of(result.datasets, "dataset") + (
         f" of {result.datasets + result.datasets_omitted:,}" if result.datasets_omitted else ""
     )
     return (

@@ -34,6 +34,7 @@ from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_and_repair_view import repair_view
 from distcommit.cli.views.view_components import page
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.counts import count_of
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.system_clock import SystemClock
 
@@ -66,8 +67,7 @@ def _after_run(job: Job, result: RunResult | PreviewResult) -> RenderableType | 
         lines.append(rejected_view(rejected, f"{job.command('dataset reprocess')} --all"))
     if unreadable := unreadable_files(result.totals.flow):
         datasets = datasets_with_unreadable_files(job.open_store(create=False), result.run_id)
-        files = "1 unreadable file" if unreadable == 1 else f"{unreadable:,} unreadable files"
-        of = "1 dataset" if datasets == 1 else f"{datasets:,} datasets"
+        files, of = count_of(unreadable, "unreadable file"), count_of(datasets, "dataset")
         lines.append(Text(f"{files} in {of}, listed by {job.command('runs')} {result.epoch}", style="yellow"))
     return Group(*lines) if lines else None
 

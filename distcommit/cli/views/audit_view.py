@@ -21,6 +21,7 @@ from distcommit.cli.views.view_components import (
     page,
     should_be_none,
 )
+from distcommit.core.support.counts import count_of
 
 
 def audit_view(result: AuditResult) -> RenderableType:
@@ -57,15 +58,17 @@ def audit_facts(result: AuditResult) -> dict[str, str]:
     if result.expired:
         facts["expired"] = f"{result.expired:,} (deleted by `distcommit dataset expire`)"
     if result.earlier_incarnations:
-        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were recreated since, not counted"
+        facts["earlier"] = (
+            f"{count_of(result.earlier_incarnations, 'file')} of sources that were recreated since, not counted"
+        )
     if result.sweepable_files_count:
-        facts["orphaned"] = f"{result.sweepable_files_count:,} attempts in staging, deleted by the next run"
+        facts["orphaned"] = f"{count_of(result.sweepable_files_count, 'attempt')} in staging, deleted by the next run"
     if result.deep and result.files_without_sum:
         facts["not summed"] = (
-            f"{result.files_without_sum:,} files have no checksums of their records: only their offsets were checked"
+            f"{count_of(result.files_without_sum, 'file')} without checksums of the records: only offsets were checked"
         )
     if result.at_least_once:
-        facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
+        facts["unrecorded"] = f"{count_of(result.unrecorded_files, 'file')} without a commit that lists them"
     return facts
 
 
@@ -91,9 +94,9 @@ def audit_listings(result: AuditResult) -> dict[str, tuple[Iterable[str], int]]:
 
 
 def _published(result: AuditResult) -> str:
-    counts = {"files": result.files, "ledger rows": result.ledger_rows}
-    places = " and ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "0 files"
-    return f"{result.records:,} records in {places} of {result.datasets:,} datasets"
+    counts = {"file": result.files, "ledger row": result.ledger_rows}
+    places = " and ".join(count_of(count, name) for name, count in counts.items() if count) or "0 files"
+    return f"{count_of(result.records, 'record')} in {places} of {count_of(result.datasets, 'dataset')}"
 
 
 def _shared(shared: SharedRange) -> str:

@@ -18,6 +18,7 @@ from distcommit.cli.views.view_components import (
     new_table,
     page,
 )
+from distcommit.core.support.counts import count_of
 
 _STYLES = {"passed": "green", "failed": "red", "skipped": "dim"}
 
@@ -28,11 +29,11 @@ def check_view(result: CheckResult) -> RenderableType:
         skipped = any(part.outcome == "skipped" and part.found == "--offline" for part in result.checks)
         explanation = "no problem was found" + (", without connecting" if skipped else "")
         if count := len(result.warnings):
-            explanation += f"; {'1 warning' if count == 1 else f'{count:,} warnings'}, see below"
+            explanation += f"; {count_of(count, 'warning')}, see below"
         verdict = good_verdict("ready", explanation)
     else:
         count = len(result.problems)
-        verdict = bad_verdict("not ready", "1 problem was found" if count == 1 else f"{count} problems were found")
+        verdict = bad_verdict("not ready", f"{count_of(count, 'problem')} found")
     checks = new_table("check", "outcome", "found")
     for part in result.checks:
         checks.add_row(part.name, Text(part.outcome, style=_STYLES[part.outcome]), Text(part.found))

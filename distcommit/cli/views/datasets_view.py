@@ -17,12 +17,12 @@ from distcommit.cli.views.view_components import (
     LISTED,
     ExplainedTable,
     and_more,
-    counted_runs,
     fact_table,
     listing,
     page,
     short,
 )
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import format_position
 
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
@@ -92,11 +92,11 @@ def _nonzero(number: int) -> str:
 def _reason(row: DatasetRow) -> str:
     state, parts = row.state, list[str]()
     if state.pending_epoch:
-        parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
+        parts.append(f"{count_of(state.pending_records, 'record')} of epoch {state.pending_epoch}")
     if state.failed_runs:
-        parts.append(f"{counted_runs(state.failed_runs)} failed to {'finish' if state.pending_epoch else 'read'} it")
+        parts.append(f"{count_of(state.failed_runs, 'run')} failed to {'finish' if state.pending_epoch else 'read'} it")
     if state.positions_lost:
-        parts.append(f"{state.positions_lost:,} positions lost")
+        parts.append(f"{count_of(state.positions_lost, 'position')} lost")
     if row.last_run is not None:
         parts += [f"{name}: {count:,} failed" for name, count in row.last_run.counts.flow.failed_checks.items()]
     parts += [short(text) for text in (state.reason, row.lag_problem) if text]
@@ -117,12 +117,12 @@ def steps_view(result: StepsResult) -> RenderableType:
 def _sequence(sequence: SequenceSteps) -> RenderableType:
     head = Text(sequence.dataset, style="bold")
     head.append(f"  {sequence.status}", style=DATASET_STYLES.get(sequence.status, ""))
-    facts = f"  epoch {sequence.epoch}, {sequence.records:,} records in {sequence.files:,} files"
+    facts = f"  epoch {sequence.epoch}, {count_of(sequence.records, 'record')} in {count_of(sequence.files, 'file')}"
     facts += f", bucket {sequence.bucket}" + (", held until the run decides" if sequence.held else "")
     head.append(facts)
     lines: list[RenderableType] = [head]
     if sequence.reason:
-        failed = f"{counted_runs(sequence.failed_runs)} failed: " if sequence.failed_runs else ""
+        failed = f"{count_of(sequence.failed_runs, 'run')} failed: " if sequence.failed_runs else ""
         lines.append(Padding(Text(f"{failed}{short(sequence.reason)}", style="yellow"), (0, 0, 0, 2)))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))

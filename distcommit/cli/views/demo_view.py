@@ -16,6 +16,7 @@ from distcommit.cli.views.view_components import (
     seconds_spent,
     should_be_none,
 )
+from distcommit.core.support.counts import count_of
 
 if TYPE_CHECKING:
     from distcommit.app.demo.demo_run import DemoResult
@@ -36,8 +37,8 @@ def demo_view(result: DemoResult) -> RenderableType:
         "missing": should_be_none(result.missing),
         "at the kill": f"{result.sequences_pending_at_kill} datasets sealed and not closed; of their files"
         f" {result.files_published_at_kill:,} published, {result.files_staged_at_kill:,} still staged",
-        "replayed": f"{result.sequences_replayed} sequences",
-        "published": f"{result.files:,} files of {result.datasets} datasets",
+        "replayed": count_of(result.sequences_replayed, "sequence"),
+        "published": f"{count_of(result.files, 'file')} of {count_of(result.datasets, 'dataset')}",
         "seconds": seconds_spent(result.seconds),
     }
     return page(verdict, table, fact_table(facts))

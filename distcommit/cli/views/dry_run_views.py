@@ -25,6 +25,7 @@ from distcommit.cli.views.view_components import (
     page,
     short,
 )
+from distcommit.core.support.counts import count_of
 
 
 def dry_run_view(plan: DryRun) -> RenderableType:
@@ -32,21 +33,21 @@ def dry_run_view(plan: DryRun) -> RenderableType:
     if plan.unknown:
         return Text(f"plan: {plan.unknown}")
     total = f", {_size(plan.size, plan.unit)}" if plan.size is not None else ""
-    if not plan.datasets:
+    if not plan.datasets_count and not any(row.problem for row in plan.datasets):
         return page("a run would read nothing: no selected dataset has new data", listing("notes", plan.notes))
     table = ExplainedTable("dataset", ">work units", ">to read", explained="columns")
-    for planned_dataset in plan.datasets[:LISTED]:
+    for planned_dataset in sorted(plan.datasets, key=_importance)[:LISTED]:
         units = f"{planned_dataset.work_units:,}" if planned_dataset.work_units else ""
         table.add_row(
             escape(planned_dataset.dataset),
             units,
             _size(planned_dataset.size, plan.unit),
             reason=_explanation(planned_dataset),
+            shared="the same cause as" if planned_dataset.problem else "the same columns as",
         )
     more = len(plan.datasets) - LISTED
     remaining = and_more(more, "datasets; --json lists all") if more > 0 else None
-    datasets = "1 dataset" if plan.datasets_count == 1 else f"{plan.datasets_count:,} datasets"
-    title = Text(f"a run would read {datasets}{total}", style="bold")
+    title = Text(f"a run would read {count_of(plan.datasets_count, 'dataset')}{total}", style="bold")
     return page(title, table, remaining, listing("notes", plan.notes))
 
 
@@ -99,6 +100,11 @@ def sweep_view(result: SweepResult) -> RenderableType:
     )
 
 
+def _importance(dataset: PlannedDataset) -> tuple[bool, int, str]:
+    """Return the sort key of a dataset: problems first, then the largest datasets."""
+    return not dataset.problem, -(dataset.size or 0), dataset.dataset
+
+
 def _explanation(dataset: PlannedDataset) -> str:
     if dataset.problem:
         return dataset.problem
@@ -115,8 +121,8 @@ def _size(size: int | None, unit: str) -> str:
     if size is None:
         return "not known"
     if unit != "bytes":
-        return f"{size:,} {unit}"
+        return count_of(size, unit.removesuffix("s"))
     for name, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if size >= factor:
             return f"{size / factor:,.1f} {name}"
-    return f"{size:,} bytes"
+    return count_of(size, "byte")

@@ -17,6 +17,7 @@ from distcommit.cli.views.view_components import (
     new_table,
     page,
 )
+from distcommit.core.support.counts import count_of
 from distcommit.stores.snapshots.expiry_requests import shown_ms
 
 
@@ -26,7 +27,8 @@ def expiry_view(result: ExpireResult) -> RenderableType:
     for row in result.rows[:LISTED]:
         rejected = f"{row.rejected:,}" if row.rejected else ""
         table.add_row(Text(row.dataset), f"{row.files:,}", f"{row.records:,}", rejected, f"{row.size_bytes:,}")
-    counted = f"{result.files:,} files of {result.datasets:,} datasets, {result.records:,} records"
+    counted = f"{count_of(result.files, 'file')} of {count_of(result.datasets, 'dataset')}"
+    counted += f", {count_of(result.records, 'record')}"
     if result.rejected:
         counted += f" ({result.rejected:,} of them rejected, which can't be reprocessed afterwards)"
     if result.dry_run:
@@ -40,7 +42,7 @@ def expiry_view(result: ExpireResult) -> RenderableType:
     facts = {"older than": shown_ms(result.cutoff_ms), "bytes": f"{result.size_bytes:,}"}
     if result.undated:
         facts["unknown age"] = (
-            f"{result.undated:,} files stay: they are in no time folder and have no modification time"
+            f"{count_of(result.undated, 'file')} not deleted: without a time folder and a modification time"
         )
     more = result.datasets - LISTED
     return page(
@@ -59,7 +61,7 @@ def compaction_view(result: CompactResult) -> RenderableType:
         size = f"{row.bytes_after:,}" if row.bytes_after else ""
         files = (f"{row.files_before:,}", f"{row.files_after:,}", f"{row.bytes_before:,}", size)
         table.add_row(Text(row.dataset), *files, f"{row.merged_files:,}")
-    counted = f"{result.files_before:,} files of {result.datasets:,} datasets"
+    counted = f"{count_of(result.files_before, 'file')} of {count_of(result.datasets, 'dataset')}"
     if result.dry_run:
         verdict = good_verdict("dry run", f"{counted} would become {result.files_after:,}")
     elif not result.succeeded:

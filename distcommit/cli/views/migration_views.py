@@ -25,6 +25,7 @@ from distcommit.cli.views.view_components import (
     new_table,
     page,
 )
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import Position, format_position
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def import_view(result: ImportResult) -> RenderableType:
         )
     counts = Counter(row.action for row in result.rows)
     would = "would be set" if result.dry_run else "set"
-    verdict = good_verdict("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
+    verdict = good_verdict(
+        "dry run" if result.dry_run else "imported", f"{count_of(result.datasets_set, 'watermark')} {would}"
+    )
     facts = {
         "from": escape(result.origin),
         "unchanged": f"{counts['same']:,}",
@@ -62,9 +65,9 @@ def compare_view(result: CompareResult) -> RenderableType:
         "the same offsets are published, up to the lower position" if result.is_by_files else "the positions are equal"
     )
     if result.is_equal:
-        verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {summary}")
+        verdict = good_verdict("same", f"all of {count_of(result.partitions, 'partition')}: {summary}")
     else:
-        verdict = bad_verdict("different", f"{result.differing:,} of {result.partitions:,} partitions")
+        verdict = bad_verdict("different", f"{result.differing:,} of {count_of(result.partitions, 'partition')}")
     differing = [
         r for r in result.rows if r.positions_only_here or r.positions_only_there or r.position != r.other_position
     ]

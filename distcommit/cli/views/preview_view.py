@@ -11,6 +11,7 @@ from rich.text import Text
 
 from distcommit.cli.views.run_result_view import run_view
 from distcommit.cli.views.view_components import fact_table, good_verdict, new_table, page
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult
 
@@ -28,10 +29,11 @@ def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
 def preview_view(result: PreviewResult) -> RenderableType:
     """Show the first records of each dataset and branch."""
     records = sum(table.records for table in result.tables)
-    omitted = f", and {result.tables_omitted:,} tables not shown" if result.tables_omitted else ""
+    omitted = f", and {count_of(result.tables_omitted, 'table')} not shown" if result.tables_omitted else ""
     verdict = good_verdict(
         "preview",
-        f"{records:,} records{omitted}; nothing was committed, no watermark has moved, and all files were deleted",
+        f"{count_of(records, 'record')}{omitted}; nothing was committed, no watermark has moved, and all files were"
+        " deleted",
     )
     failed = None if result.run.succeeded else run_view(result.run)
     return page(*map(_preview_table, result.tables), failed, verdict)
@@ -40,7 +42,7 @@ def preview_view(result: PreviewResult) -> RenderableType:
 def _preview_table(preview: ShownTable) -> RenderableType:
     branch = "" if preview.branch in ("", MAIN_BRANCH) else f", branch {preview.branch}"
     kind = "" if preview.kind == "data" else f", {preview.kind}"
-    shown = f"{len(preview.rows):,} of {preview.records:,} records"
+    shown = f"{len(preview.rows):,} of {count_of(preview.records, 'record')}"
     title = Text(f"{preview.dataset}{branch}{kind}: {shown}", style="bold")
     return Group(title, _Records(preview))
 

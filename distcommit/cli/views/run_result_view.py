@@ -18,6 +18,7 @@ from distcommit.cli.views.view_components import (
 )
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
+from distcommit.core.support.counts import count_of
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 _REPROCESSED = (
@@ -35,21 +36,23 @@ def run_view(result: RunResult) -> RenderableType:
     elif not result.succeeded:
         verdict = bad_verdict(
             "incomplete",
-            f"{totals.datasets_published:,} datasets committed; {_not_completed(totals)}",
+            f"{count_of(totals.datasets_published, 'dataset')} committed; {_not_completed(totals)}",
         )
     elif totals.positions_lost:
         verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
     elif totals.datasets_published:
         left = ", except those that are left for later" if totals.deferred else ""
         if rejected := totals.records_rejected:
-            left += f"; {rejected:,} of {totals.records_out:,} records rejected"
+            left += f"; {rejected:,} of {count_of(totals.records_out, 'record')} rejected"
+        if filtered := totals.flow.records_filtered:
+            left += f"; {count_of(filtered, 'record')} filtered on purpose"
         verdict = (bad_verdict if totals.is_mostly_rejected else good_verdict)("committed", f"all new records{left}")
     elif totals.deferred:
         verdict = good_verdict("nothing to read yet", "the source leaves all new records for later")
     else:
         verdict = good_verdict("nothing new", "no dataset of the source has records above its watermark")
     if not result.decided:
-        held_note = f"{totals.datasets_held:,} datasets were held back and are read again"
+        held_note = f"held back and read again: {count_of(totals.datasets_held, 'dataset')}"
         verdict = bad_verdict("not published", f"the run publishes all datasets or none, and some failed; {held_note}")
     return page(verdict, *_facts_and_details(result))
 
@@ -59,7 +62,7 @@ def _facts_and_details(result: RunResult) -> tuple[RenderableType | None, ...]:
     work = {
         "datasets": _datasets(totals),
         "records": _records(totals),
-        "files": f"{totals.files_published:,}",
+        **({"files": f"{totals.files_published:,}"} if totals.files_published else {}),
         "replayed": _replayed(totals),
     }
     facts = {
@@ -84,7 +87,7 @@ def reprocess_view(result: RunResult, command: str) -> RenderableType:
         )
     if not totals.records_read:
         return page(good_verdict("nothing to reprocess", "no error file has records that were not read again since"))
-    verdict = good_verdict("reprocessed", f"{totals.records_read:,} records of error files were read again")
+    verdict = good_verdict("reprocessed", f"read again from error files: {count_of(totals.records_read, 'record')}")
     return page(verdict, *_facts_and_details(result), Text(_REPROCESSED), _rejected_again(totals, command))
 
 
@@ -106,7 +109,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "replayed": _replayed(totals),
-        "orphaned": f"{totals.files_swept:,} staged files deleted",
+        "orphaned": f"{count_of(totals.files_swept, 'staged file')} deleted",
     }
     return page(verdict, fact_table(facts), reasons_table(result.reasons))
 
@@ -143,20 +146,22 @@ def _records(totals: RunCounts) -> str:
     difference is exact only if each work unit was read once and nothing was replayed or left out.
     """
     published, rejected = totals.records_published, totals.records_rejected
+    filtered = f", {count:,} filtered" if (count := totals.flow.records_filtered) else ""
+    read = f" (of {totals.records_read:,} read)" if rejected or filtered else ""
     if not rejected:
-        return f"{published:,} published"
+        return f"{published:,} published{filtered}{read}"
     is_exact = totals.attempts == totals.work_units and not (totals.failures or totals.sequences_replayed)
     if is_exact and not totals.datasets_held and published >= rejected:
-        return f"{published - rejected:,} published, {rejected:,} rejected to error files"
-    return f"{published:,} published, error files included; {rejected:,} rejected in all attempts"
+        return f"{published - rejected:,} published, {rejected:,} rejected to error files{filtered}{read}"
+    return f"{published:,} published, error files included; {rejected:,} rejected in all attempts{filtered}{read}"
 
 
 def _replayed(totals: RunCounts) -> str:
-    text = f"{totals.sequences_replayed:,} sequences of earlier runs"
+    text = f"{count_of(totals.sequences_replayed, 'sequence')} of earlier runs"
     if totals.sequences_dropped:
         text += f", {totals.sequences_dropped:,} dropped (their run did not publish)"
     if totals.datasets_quarantined:
-        text += f", [red]{totals.datasets_quarantined:,} datasets quarantined[/]"
+        text += f", [red]{count_of(totals.datasets_quarantined, 'dataset')} quarantined[/]"
     if totals.sequences_postponed:
         text += f", [yellow]{totals.sequences_postponed:,} left pending[/]"
     return text

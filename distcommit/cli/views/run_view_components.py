@@ -11,10 +11,11 @@ from rich.text import Text
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.inspection.rejected_records import RejectedRecords
-from distcommit.cli.views.view_components import ExplainedTable
+from distcommit.cli.views.view_components import ExplainedTable, short
 from distcommit.core.records.deferred_records import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import COLUMN_NOTE, INPUT_PROBLEM
 from distcommit.stores.history.run_records import RunRecord
 
@@ -75,16 +76,18 @@ def _construct_table(flow: FlowCounts) -> RenderableType:
         speed = f"{construct_counts.records_in / construct_counts.seconds:,.0f}" if construct_counts.seconds else ""
         names = (Text(construct_counts.branch), Text(construct_counts.construct))
         if construct_counts.construct == INPUT_PROBLEM:
-            table.add_row(*names, *empty, reason=f"{construct_counts.noted:,} unreadable files, not published")
+            table.add_row(
+                *names, *empty, reason=f"{count_of(construct_counts.noted, 'unreadable file')}, not published"
+            )
             continue
         table.add_row(*names, f"{construct_counts.records_in:,}", *counts, f"{construct_counts.seconds:.1f}", speed)
     for check in (check for check in flow.checks if check.checker not in (INPUT_PROBLEM, COLUMN_NOTE)):
         total = check.passed + check.failed
-        result = f"{check.failed:,} of {total:,} work units failed" if check.failed else "passed"
+        result = f"{check.failed:,} of {count_of(total, 'work unit')} failed" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"
         table.add_row(check.branch, Text(check.checker, style=style), *empty, reason=result)
     for failure in flow.failures:
-        result = f"failed in {failure.work_units:,} work units, whose records were rejected"
+        result = f"failed in {count_of(failure.work_units, 'work unit')}, whose records were rejected"
         table.add_row(failure.branch, Text(failure.construct, style="yellow"), *empty, reason=result)
     return table
 
@@ -92,7 +95,8 @@ def _construct_table(flow: FlowCounts) -> RenderableType:
 def deferred_records(counts: DeferredCounts) -> dict[str, str]:
     """Return the records that the source left for later runs, with a line for each cause; empty if there are none."""
     lines = [
-        f"{_minimum(cause)}{cause.records:,} of {cause.datasets:,} datasets ({_largest(cause)}): {escape(cause.cause)}"
+        f"{_minimum(cause)}{cause.records:,} of {count_of(cause.datasets, 'dataset')} ({_largest(cause)}):"
+        f" {escape(cause.cause)}"
         for cause in counts.causes
     ]
     return {"left for later": "\n".join(lines)} if lines else {}
@@ -113,10 +117,12 @@ def rejected_view(rejected: RejectedRecords, command: str) -> RenderableType:
     """
     named = [f"{dataset} ({count:,})" for dataset, count in rejected.largest.items()]
     of = f" of {', '.join(named)}{', ...' if rejected.datasets > len(named) else ''}" if named else ""
-    records = "1 record" if rejected.records == 1 else f"{rejected.records:,} records"
+    records = count_of(rejected.records, "record")
     where = f"not published, but in error files below {rejected.folder} until they are reprocessed"
+    reason = f"most frequent reason ({rejected.reason_records:,} of {rejected.reason_of}): {short(rejected.reason)}"
     return Group(
         Text(f"rejected by the run of epoch {rejected.epoch}: {records}{of}, {where}", style="yellow"),
+        *([Text(reason, style="yellow")] if rejected.reason else []),
         *rejection_remedies(rejected.records, rejected.unreadable, command),
     )
 
@@ -127,8 +133,8 @@ def rejection_remedies(records: int, unreadable: int, command: str) -> list[Text
     """
     lines = []
     if unreadable:
-        rows, row = ("1 row", "the row") if unreadable == 1 else (f"{unreadable:,} rows", "each row")
-        lines.append(Text(f"the source could not parse {rows}: correct {row} in a new file"))
+        row = "the row" if unreadable == 1 else "each row"
+        lines.append(Text(f"the source could not parse {count_of(unreadable, 'row')}: correct {row} in a new file"))
     if records > unreadable:
         lines.append(Text(f"after a correction, process them again: {command}"))
     return lines

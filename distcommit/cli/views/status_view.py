@@ -14,22 +14,22 @@ from distcommit.cli.views.view_components import (
     DATASET_STYLES,
     ExplainedTable,
     and_more,
-    counted_runs,
     fact_table,
     page,
     short,
 )
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import format_watermark
 from distcommit.stores.snapshots.expiry_requests import shown_ms
 
 _LOGS = 10
 _SEVERITIES = {Severity.CRITICAL: "bold red", Severity.ERROR: "red", Severity.WARNING: "yellow"}
 _NEXT_RUN = {
-    NextRun.NOTHING: "leaves {:,} records alone",
-    NextRun.REPLAYS: "replays {:,} records",
-    NextRun.DROPS: "drops {:,} records, which their run did not publish, and reads them again",
-    NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
-    NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
+    NextRun.NOTHING: "leaves {} alone",
+    NextRun.REPLAYS: "replays {}",
+    NextRun.DROPS: "drops {}, which their run did not publish, and reads them again",
+    NextRun.UNDECIDED: "drops {} and reads them again, unless their own run is alive and decides to publish",
+    NextRun.UNKNOWN: "replays {} if their run decided to publish, else drops them and reads them again",
 }
 
 
@@ -58,7 +58,8 @@ def status_view(result: StatusResult) -> RenderableType:
         "store": escape(result.store),
         **last_run(result),
         "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none recorded",
-        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}{_none(result)}",
+        "datasets": f"{sum(result.counts.values()):,} in {count_of(result.buckets, 'bucket')}:"
+        f" {', '.join(names)}{_none(result)}",
         **_unreadable(result),
         **_moving(result),
         **positions_lost(result.positions_lost),
@@ -125,11 +126,11 @@ def _next(row: DatasetStatusRow) -> str:
         case "stopped":
             return f"to be released (retry): {_read_failure(row, reason)}"
         case "pending":
-            text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
+            text = f"the next run {_NEXT_RUN[row.next_run].format(count_of(row.pending_records, 'record'))}"
             if row.outage:
                 return f"{text}; an outage, which does not count as a failed run: {reason}"
             if row.failed_runs:
-                return f"{text}; {counted_runs(row.failed_runs)} failed: {reason}"
+                return f"{text}; {count_of(row.failed_runs, 'run')} failed: {reason}"
             return f"{text}; the last one failed: {reason}" if reason else text
         case "revoking":
             return f"to be released (abandon), which was interrupted: {reason}"

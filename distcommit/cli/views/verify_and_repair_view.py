@@ -9,6 +9,7 @@ from rich.text import Text
 from distcommit.app.admin.repair_problems import RepairResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.cli.views.view_components import bad_verdict, fact_table, good_verdict, listing, new_table, page
+from distcommit.core.support.counts import count_of
 
 
 def verify_view(result: VerifyResult) -> RenderableType:
@@ -20,7 +21,7 @@ def verify_view(result: VerifyResult) -> RenderableType:
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
-        "logs": f"{result.logs:,}, with {result.records:,} records, of which {result.ignored:,} are ignored",
+        "logs": f"{result.logs:,}, with {count_of(result.records, 'record')}; ignored: {result.ignored:,}",
         "datasets": f"{result.datasets:,}",
         "runs": f"{result.runs:,}",
     }
@@ -33,10 +34,12 @@ def repair_view(result: RepairResult) -> RenderableType:
     repaired = [row for row in result.rows if row.outcome]
     if result.is_well:
         verdict = good_verdict(
-            "healthy", f"{len(repaired):,} problems were repaired" if repaired else "no problem found"
+            "healthy", f"{count_of(len(repaired), 'problem')} repaired" if repaired else "no problem found"
         )
     elif result.dry_run:
-        verdict = bad_verdict("dry run", f"{len(repaired):,} of {len(result.rows):,} problems would be repaired")
+        verdict = bad_verdict(
+            "dry run", f"{len(repaired):,} of {count_of(len(result.rows), 'problem')} would be repaired"
+        )
     else:
         verdict = bad_verdict("problems left", "an operator or the next run must resolve them")
     table = new_table("repair", "problem", "finding")

@@ -89,12 +89,14 @@ class ExplainedTable:
         self._rows: list[tuple[tuple[Text, ...], str]] = []
         self._first_of: dict[str, str] = {}
 
-    def add_row(self, *cells: Text | str, reason: str = "") -> None:
-        """Add a row with its explanation. A long explanation of several rows is shown once."""
+    def add_row(self, *cells: Text | str, reason: str = "", shared: str = "the same cause as") -> None:
+        """Add a row with its explanation. A long explanation of several rows is shown once; the others have `shared`
+        and the name of the row with the explanation.
+        """
         texts = tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells)
         name = texts[0].plain
         first = self._first_of.setdefault(cause_key(reason, name), name) if len(reason) > _LONG else name
-        self._rows.append((texts, reason if first == name else f"the same cause as {first}"))
+        self._rows.append((texts, reason if first == name else f"{shared} {first}"))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = [
@@ -198,10 +200,6 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
 def and_more(count: int, noun: str) -> Text:
     """Return a line that counts further items."""
     return Text(f"and {count:,} {noun}", style="dim")
-
-
-def counted_runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
 
 
 def should_be_none(count: int) -> str:

@@ -131,7 +131,7 @@ class ServedJobs:
                 id="SERVED_JOBS_INVALID",
                 path=path,
                 expected="files that end in .yaml or .yml",
-                todo="name the folder of the job files",
+                todo="start the command again with a folder that has job files",
             )
 
     def files(self) -> Mapping[str, Path]:

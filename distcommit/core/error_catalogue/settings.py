@@ -273,10 +273,12 @@ ENTRIES = (
     ErrorEntry(
         id="CREDENTIALS_REJECTED",
         error="ConfigurationError",
-        title="The database rejects the user or the password",
-        cause="The password is missing or wrong, or the user does not exist. The server itself responds.",
+        title="The server rejects the user or the password",
+        cause="The password is missing or wrong, or the user does not exist. With Kafka, the brokers may also not"
+        " support the SASL mechanism. The server itself responds.",
         impact=NO_RUN_BEGINS,
-        action="Set `password` in the section that the message names, or correct the user in its `url`.",
+        action="Correct the setting that the message names, or the user: in `url`, or for Kafka `sasl.username` in"
+        " `client`.",
     ),
     ErrorEntry(
         id="KAFKA_SETTINGS_INVALID",

@@ -127,6 +127,11 @@ class FlowCounts(Struct, frozen=True):
         return {name: sum(getattr(counts, name) for counts in self.sinks) for name in COMMIT_COUNTS}
 
     @property
+    def records_filtered(self) -> int:
+        """Number of records that constructs left out on purpose, in all attempts and branches."""
+        return sum(counts.filtered for counts in self.constructs)
+
+    @property
     def failed_checks(self) -> dict[str, int]:
         """Number of attempts that did not pass, by checker."""
         failed: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Helpers: parallel calls, I/O batching, child processes, display in notebooks, and the base class of settings.
+"""Helpers: parallel calls, I/O batching, child processes, numbers in texts, display in notebooks, the base of settings.
 
 Must not know datasets. Start reading at `io_batching`.
 """

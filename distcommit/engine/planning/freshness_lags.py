@@ -9,6 +9,7 @@ from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness_targets import BEHIND, Freshness
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
@@ -48,6 +49,6 @@ def note_datasets_behind(
         target_s, lag = freshness.target_of(plan.dataset_urn), lags.get(plan.dataset_urn)
         if lag is not None and lag.seconds is not None and lag.seconds > target_s:
             remaining = (lag.records or 0) - sum(unit.size for unit in plan.work_units)
-            backlog = f"; {remaining:,} records wait for later runs" if remaining > 0 else ""
+            backlog = f"; left for later runs: {count_of(remaining, 'record')}" if remaining > 0 else ""
             text = f"{lag.seconds:,.0f} s behind its source, target {target_s:g} s{backlog}"
             tally.note(plan.dataset_urn, BEHIND, text)

@@ -298,7 +298,7 @@ def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
     policy = result["cleanup.policy"].value
     if policy != _COMPACTED:
         raise ConfigurationError(
-            "the ledger topic would lose rows",
+            "the ledger topic is not compacted, so that it would lose rows",
             id="TARGET_SETUP_INVALID",
             topic=target.ledger,
             expected="cleanup.policy=compact",
@@ -309,16 +309,27 @@ def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
 
 
 def cluster_id(target: KafkaTarget) -> str:
-    """Return the cluster's id; empty if it has none; raises TransientError."""
+    """Return the id of the cluster; empty if it has none. Raises TransientError if no broker answers in time. Its text
+    has the brokers' reason if they reject the credentials."""
+    rejections: list[KafkaError] = []
+
+    def keep_rejection(error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            rejections.append(error)
+
+    callbacks: dict[str, Any] = {"error_cb": keep_rejection}
     try:
-        with target.admin() as admin:
-            return admin.list_topics(timeout=target.request_timeout_s).cluster_id or ""
+        with AdminClient({**target._conf(), **callbacks}) as admin:
+            try:
+                return admin.list_topics(timeout=target.request_timeout_s).cluster_id or ""
+            finally:
+                admin.poll(0)  # calls the error callback
     except KafkaException as error:
         raise TransientError(
             "the sink's Kafka cluster can't be asked for its id, which shows whether the source reads it",
             id="TARGET_UNAVAILABLE",
             brokers=target.brokers,
-            found=target.text(error),
+            found=target.text(KafkaException(rejections[-1]) if rejections else error),
             todo="make the brokers in sink.brokers reachable; the next run asks again",
         ) from None
 
@@ -370,5 +381,5 @@ def unreadable_ledger(ledger: str, problems: Sequence[str | UnknownVersionError]
         topic=ledger,
         found="; ".join(damaged[:_NAMED]) + more,
         todo="revoke the write permission of other programs on this topic. Then write the last valid value under the"
-        " key of each unreadable row, which blocks commits until Kafka has compacted the topic",
+        " key of each unreadable row. Commits continue after Kafka has compacted the topic",
     )

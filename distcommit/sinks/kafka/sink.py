@@ -17,6 +17,7 @@ from distcommit.core.support.comparable_addresses import broker_addresses
 from distcommit.core.support.setting_checks import check_client_settings
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.core.work_units import MAIN_BRANCH
+from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.table_names import DATASET
@@ -159,7 +160,8 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
 
         target = replace(self.target(), request_timeout_s=min(self.request_timeout_s, _SHORT_TIMEOUT_S))
-        return f"cluster {cluster_id(target) or 'without an id'}"
+        with checking_credentials():
+            return f"cluster {cluster_id(target) or 'without an id'}"
 
     def target(self) -> KafkaTarget:
         from distcommit.sinks.kafka.client import KafkaTarget  # noqa: PLC0415 - a job file is read without a client

@@ -13,6 +13,7 @@ import pyarrow as pa
 from distcommit.core.error_handling.storage_errors import is_storage_outage, storage_error
 from distcommit.core.errors import DistcommitError, SourceError, error_text, printable
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.support.counts import count_of
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import WorkUnit
@@ -177,7 +178,7 @@ class FilesExtraction(Extraction):
             raise
         except Exception as error:
             is_about_lines = isinstance(error, LineError)
-            cause = str(error) if is_about_lines else f"{error_text(error)}, after {row:,} records"
+            cause = str(error) if is_about_lines else f"{error_text(error)}, after {count_of(row, 'record')}"
             failure = error if guard is None else guard.failure
             if failure is not None:
                 if isinstance(failure, OSError) and is_storage_outage(failure):

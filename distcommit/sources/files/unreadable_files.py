@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from distcommit.core.errors import SourceError, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import WorkUnit
 
 OnUnreadableFile = Literal["fail", "skip", "divert"]
@@ -58,8 +59,8 @@ class UnreadableFiles:
         return texts
 
     def notes(self, outcome: str) -> list[str]:
-        """Return the report's texts, first the number of files and their outcome."""
-        files = "1 unreadable file" if self.count == 1 else f"{self.count:,} unreadable files"
+        """Return the texts for the run's report. The first one begins with the number of files and their outcome."""
+        files = count_of(self.count, "unreadable file")
         return [f"{files} {outcome}: {text}" if not at else text for at, text in enumerate(self.texts())]
 
     def error(self, format_: str) -> SourceError:

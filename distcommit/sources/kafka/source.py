@@ -25,6 +25,7 @@ from distcommit.core.support.comparable_addresses import broker_addresses
 from distcommit.core.support.setting_checks import check_client_settings, check_patterns
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.watermark import Position
+from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.extract_settings import DescribedSource
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
@@ -172,12 +173,14 @@ class KafkaSource(DescribedSource):
         """Request the topics, and return the number of selected ones as text.
 
         Raises:
+            ConfigurationError: if the brokers reject the user, the password or the SASL mechanism.
             SourceError: if no broker responds within 10 s, or a topic of `topics` is missing.
         """
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
-        names = {topic.topic for topic in KafkaQueries(connection).topics()}
+        with checking_credentials():
+            names = {topic.topic for topic in KafkaQueries(connection).topics()}
         selection = self.selection
         selected = len([name for name in names if name in selection])
         missing = sorted(name for name in {*self.topics} - names if name in selection)

@@ -19,6 +19,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.file_system import FileSystem, StagedWriter
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.counts import count_of
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
@@ -304,7 +305,7 @@ def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
         id="WATERMARK_VALUE_INVALID",
         dataset=urn,
         column=frame.column,
-        found=f"NULL in {nulls} rows",
+        found=f"NULL in {count_of(nulls, 'row')}",
         todo="set a value, or exclude the rows with the reader's options",
     )
 

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from distcommit.core.errors import SourceError
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, column_end_error
@@ -129,7 +130,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
         table=table.name,
         column=column,
         expected="a value in every row",
-        found=f"NULL in {rows} rows",
+        found=f"NULL in {count_of(rows, 'row')}",
         todo=f"set a value in each row, or exclude the rows by {location}: {column} IS NOT NULL",
     )
     return str(error)

@@ -48,6 +48,8 @@ def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocess
     again = f"process them again: distcommit dataset reprocess {path} --all"
     output = typed(f"distcommit run {path}")
     assert "committed: all new records; 12 of 13 records rejected" in output
+    assert "(of 13 read)" in output
+    assert "most frequent reason (11 of 12): column 'n' as int64: " in output
     assert "the source could not parse 1 row: correct the row in a new file" in output
     assert again in output
     status = typed(f"distcommit status {path}")
@@ -108,7 +110,7 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     changed = "column n is int64 in published files, and string in the job file (dataset clicks; 3 datasets compared)"
     assert changed in output
     assert changed in typed(f"distcommit runs {path} 5"), "it is recorded"
-    assert "reprocessed: 2 records of error files were read again" in output
+    assert "reprocessed: read again from error files: 2 records" in output
     assert "1 published, 1 rejected to error files" in output
     assert "The published records are visible now" in output
     assert f"process them again: distcommit dataset reprocess {path} --all" in output

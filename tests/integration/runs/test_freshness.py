@@ -35,7 +35,7 @@ def test_backlog_shrinks_run_by_run_and_status_reports_it(tmp_path: Path) -> Non
         _, status, _ = job.cli("status")
         (trouble,) = status["problems"]
         assert trouble["finding"].startswith("big was behind the freshness target when the last run began: big: ")
-        assert trouble["finding"].endswith(f"target 1800 s; {BIG - PER_RUN:,} records wait for later runs")
+        assert trouble["finding"].endswith(f"target 1800 s; left for later runs: {BIG - PER_RUN:,} records")
         listed = run_here(shlex.split(trouble["command"])[1:], PACKAGE_ROOT).stdout
         lines = [line for line in listed.splitlines() if line.strip().startswith(("big", "quiet", "small"))]
         assert [line.split()[0] for line in lines] == ["big", "quiet", "small"], "the worst first"

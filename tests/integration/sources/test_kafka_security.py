@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from distcommit import Job
+from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
 from distcommit.core.interfaces.source import SourceState
 from distcommit.sources.kafka.source import KafkaSource
@@ -121,6 +124,43 @@ def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
 def source(server: KafkaServer, client: dict[str, str]) -> KafkaSource:
     given = {"brokers": server.tls_bootstrap_servers, "topics": ["t"], "request_timeout_s": 10, "client": client}
     return KafkaSource.model_validate({"type": "kafka", **given})
+
+
+@pytest.mark.parametrize(
+    ("changed", "setting", "remedy"),
+    [
+        ({"sasl.password": "${WRONG_PASSWORD}"}, "sasl.password", "(here the variable WRONG_PASSWORD)"),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.mechanism", ""),
+    ],
+)
+@pytest.mark.parametrize("section", ["source", "sink"])
+def test_check_and_run_name_the_setting_of_rejected_credentials(
+    tmp_path: Path,
+    kafka_server: KafkaServer,
+    monkeypatch: pytest.MonkeyPatch,
+    section: str,
+    changed: dict[str, str],
+    setting: str,
+    remedy: str,
+) -> None:
+    monkeypatch.setenv("WRONG_PASSWORD", WRONG)
+    client = over_tls(kafka_server, KafkaServer.password) | changed
+    kafka: dict[str, Any] = {"type": "kafka", "brokers": kafka_server.tls_bootstrap_servers, "client": client}
+    files = {"type": "files", "paths": [f"{tmp_path}/{{dataset}}/*"], "format": "jsonl"}
+    sections: dict[str, dict[str, Any]] = {
+        "source": {"source": {**kafka, "topic_patterns": [".*"]}},
+        "sink": {"source": files, "sink": {**kafka, "topic": "copied", "ledger": "ledger", "value": "line"}},
+    }
+    path = tmp_path / "job.yaml"
+    folders = {name: str(tmp_path / name) for name in ("store", "staging", "output")}
+    path.write_text(yaml.safe_dump({"job": "refused", "paths": folders, **sections[section]}))
+    for command in ("check", "run"):
+        done = CliRunner(env={"COLUMNS": "400"}).invoke(app, [command, str(path)])
+        output = " ".join((done.stdout + done.stderr).split())
+        assert done.exit_code == 2, output
+        assert "CREDENTIALS_REJECTED: the server rejects the user or the password" in output
+        assert f"To do: set {section}.client.{setting} {remedy}".strip() in output
+        assert WRONG not in output
 
 
 def test_a_refusal_is_an_error_without_the_password(

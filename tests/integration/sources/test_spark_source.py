@@ -118,7 +118,7 @@ def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
     assert run(path, spark).succeeded
     assert published(tmp_path) == Counter({("t0", 1, "a"): 1, ("t0", 3, "a"): 2})
     put(tmp_path, "t0", "b.parquet", [9, 5, None], "b")
-    assert "NULL in 1 rows" in problems(run(path, spark))
+    assert "NULL in 1 row" in problems(run(path, spark))
     expected = Counter({("t0", 1, "a"): 1, ("t0", 3, "a"): 2, ("t0", 5, "a"): 1, ("t0", 5, "b"): 1})
     assert published(tmp_path) == expected
     run(path, spark)

@@ -65,6 +65,7 @@ def test_exit_code_tells_whether_a_start_may_be_retried(
 ) -> None:
     start_error = not_started(error, "local[2]")
     assert type(start_error) is kind
+    assert (start_error.id == "SPARK_SETTINGS_INVALID") is (kind is ConfigurationError)
     assert (start_error.exit_code, start_error.ids["master"]) == (exit_code, "local[2]")
 
 

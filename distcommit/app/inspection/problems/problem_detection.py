@@ -29,6 +29,7 @@ from distcommit.core.errors import NEW_FIELDS, RECORD_REJECTED
 from distcommit.core.records.freshness_targets import BEHIND
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import INPUT_PROBLEM
 from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.logs.fencing import UNFINISHED_REBUILD
@@ -347,7 +348,7 @@ def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]
     of = {note.subject: note.text for note in reversed(noted) if note.kind == INPUT_PROBLEM}
     for first, text in list(of.items())[-1:]:
         count = unreadable_files(result.last_run.totals.flow)
-        files = "1 file" if count == 1 else f"{count:,} files"
+        files = count_of(count, "file")
         files += f" of {len(of):,} datasets" if len(of) > 1 else ""
         yield of_dataset.INPUT_PROBLEM_REPORTED.report(
             command, files=files, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch

@@ -10,15 +10,19 @@ import socket
 import socketserver
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.checks.check_result import CheckFailedError, CheckResult
+from distcommit.app.checks.dry_run import plan_dry_run
 from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
@@ -100,6 +104,47 @@ def test_all_problems_are_reported_at_once_with_line_and_remedy(tmp_path: Path) 
     assert all(problem.file == str(path) and problem.text for problem in result.problems)
     assert all(problem.remedy for problem in result.problems)
     assert result.exit_code == 2
+
+
+def as_nobody(act: Callable[[], object]) -> str:
+    """Return the error of a call in a process whose user is `nobody`, if this user is the superuser."""
+    begun, written_end = os.pipe()
+    if not (child := os.fork()):
+        try:
+            if not os.geteuid():
+                os.setuid(65534)
+            act()
+        except Exception as error:  # noqa: BLE001 - it is the result
+            os.write(written_end, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(written_end)
+    with os.fdopen(begun) as stream:
+        text = stream.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_folder_that_this_user_may_not_write_is_named_with_its_parent() -> None:
+    with TemporaryDirectory(dir="/tmp") as parent:
+        Path(parent).chmod(0o555)
+        text = as_nobody(lambda: check_folder(LocalFileSystem(), f"{parent}/store", is_used=False))
+    assert "SETTINGS_INVALID: a folder of the job can't be written" in text
+    assert f"found no permission to write {parent}" in text
+    assert "To do: correct the path in section paths, or the permissions" in text
+
+
+def test_plan_of_a_source_that_spark_plans_says_so(tmp_path: Path) -> None:
+    (tmp_path / "in" / "t").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "t" / "a.parquet")
+    path = written(
+        tmp_path,
+        "job: frames\nsource: {{type: spark, format: parquet, datasets: {{t: {{path: '{folder}/in/t'}}}}}}\n"
+        "sink: {{publish: replace}}\npaths: {{store: s, staging: t, output: o}}\n",
+    )
+    plan = plan_dry_run(Job.from_file(path)._folders)
+    assert plan.unknown == "the source of type spark is planned by Spark, in a run"
+    assert plan.unknown in CliRunner(env={"COLUMNS": "200"}).invoke(app, ["check", str(path), "--plan"]).stdout
 
 
 def test_folder_without_permission_is_a_problem(tmp_path: Path) -> None:
@@ -404,7 +449,8 @@ class TestDryRun:
         )
         plan = check_file(path, plan=True).plan
         assert plan is not None
-        assert (plan.size, [note for note in plan.notes if "7 records are left" in note] != []) == (0, True)
+        assert plan.datasets_count == 0
+        assert (plan.size, [note for note in plan.notes if "7 records left for later" in note] != []) == (0, True)
 
     def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
         """The watermark column was changed after the first run."""
@@ -416,7 +462,7 @@ class TestDryRun:
         assert done.exit_code == 1, done.output
         assert "DATASET_NOT_PLANNED: 1 of 2 datasets can't be planned" in done.stdout
         assert "the stored position is not one of the watermark column" in done.stdout
-        assert "not ready: 1 problem was found" in done.stdout
+        assert "not ready: 1 problem found" in done.stdout
 
 
 def shop(folder: Path, tables: str, *, watermark: str = "id") -> Path:
@@ -495,7 +541,7 @@ class TestCommand:
     def test_problem_is_shown_with_its_line_and_what_to_do(self, tmp_path: Path) -> None:
         path = written(tmp_path)
         text = " ".join(self.run(path, code=4).split())
-        assert "not ready: 1 problem was found" in text
+        assert "not ready: 1 problem found" in text
         assert f"{path}:4:3 source.paths" in text
         assert "To do: create it, or correct source.paths" in text
 

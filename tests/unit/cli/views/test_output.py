@@ -14,6 +14,8 @@ from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
+from distcommit.app.checks.dry_run import DryRun, PlannedDataset
+from distcommit.app.checks.flow_description import FlowColumn
 from distcommit.app.demo.demo_run import DemoResult
 from distcommit.app.inspection.rejected_records import RejectedRecords
 from distcommit.app.jobs.preview import PreviewResult, ShownTable
@@ -22,13 +24,15 @@ from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.demo_view import demo_view
+from distcommit.cli.views.dry_run_views import dry_run_view
 from distcommit.cli.views.migration_views import compare_view, import_view, rebuild_view
 from distcommit.cli.views.preview_view import preview_view
 from distcommit.cli.views.run_result_view import run_view
 from distcommit.cli.views.run_view_components import rejected_view
 from distcommit.cli.views.view_components import listing
-from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_counts import FlowCounts, RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.work_units import ConstructCounts
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import PhaseBegan, PhaseEnded, Progressed
 
@@ -115,7 +119,7 @@ def test_import_view_shows_changes_and_left_out_datasets() -> None:
     rows = [ImportRow("new", {}, {"0": 5}, "set"), ImportRow("old", {"0": 7}, {"0": 7}, "same")]
     rows += [ImportRow("other", {"0": 7}, {"0": 9}, "kept")]
     shown = rendered(import_view(ImportResult("positions.csv", True, 1, rows, ["gone: not a topic of this job"])))
-    assert "dry run: 1 watermarks would be set" in shown
+    assert "dry run: 1 watermark would be set" in shown
     assert "0:5" in shown
     assert "old " not in shown
     assert "1 (they differ; --overwrite sets them)" in shown
@@ -161,7 +165,7 @@ def test_progress_shows_what_is_done_of_how_much_and_the_time_left_in_80_columns
     target.observe(PhaseBegan("ingest", 0), 100)
     progress = progress_of(datasets_committed=40, records_read=1_500_000, work_units_failed=1)
     text = describe("ingest", progress, target, 220)
-    assert text == "ingest · 1 failures · 40 of 120 datasets · 1.5 M of 3.0 M records · 2 min left"
+    assert text == "ingest · 1 failure · 40 of 120 datasets · 1.5 M of 3.0 M records · 2 min left"
     assert describe("ingest", progress, target, 220, 70).endswith("3.0 M records\n2 min left"), "nothing is left out"
     many = progress_of(datasets_committed=12_345, records_read=1_500_000_000)
     large = Target("records", 100_000, 3_000_000_000, 1)
@@ -225,6 +229,48 @@ def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:
     assert "rejected by the run of epoch 7: 13 records of orders (10), clicks (2), ..., not published" in shown
     assert "in error files below /out/_rejected until they are reprocessed" in shown
     assert "process them again: distcommit x" in shown
+
+
+def test_rejected_records_are_shown_with_their_most_frequent_reason() -> None:
+    rejected = RejectedRecords(7, 13, 1, {"orders": 13}, "/out/_rejected", 0, "column 'n': 'x' is not a number", 9, 12)
+    shown = rendered(rejected_view(rejected, "distcommit x"))
+    assert "most frequent reason (9 of 12): column 'n': 'x' is not a number\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("rejected", "expected"),
+    [
+        (0, "records 19 published, 8 filtered (of 27 read)"),
+        (3, "records 16 published, 3 rejected to error files, 8 filtered (of 27 read)"),
+    ],
+)
+def test_records_line_separates_rejected_from_filtered_records(rejected: int, expected: str) -> None:
+    flow = FlowCounts((ConstructCounts("main", "sql", 27, filtered=8),))
+    totals = RunCounts(records_published=19, records_rejected=rejected, records_read=27, flow=flow)
+    assert expected in " ".join(rendered(run_view(RunResult("r", 4, True, True, {}, totals, []))).split())
+
+
+def test_summary_of_a_run_without_files_has_no_line_of_files() -> None:
+    shown = rendered(run_view(RunResult("r", 4, True, True, {}, RunCounts(records_published=1), [])))
+    assert "files" not in shown
+
+
+def test_plan_shows_problems_first_and_then_the_largest_datasets() -> None:
+    columns = [FlowColumn(f"column_of_a_long_name_{n}", "string") for n in range(9)]
+    small, large = (PlannedDataset(name, 1, size, columns) for name, size in (("small", 1), ("large", 9)))
+    plan = DryRun("records", 10, 2, [small, large, PlannedDataset("wrong", problem="can't be read: it is damaged")])
+    lines = [line.split("  ")[0].strip() for line in rendered(dry_run_view(plan)).splitlines()]
+    assert [line for line in lines if line in ("small", "large", "wrong")] == ["wrong", "large", "small"]
+    assert "1 record" in rendered(dry_run_view(plan)).replace("records", "")
+    assert "the same columns as large" in rendered(dry_run_view(plan))
+    assert "the same cause" not in rendered(dry_run_view(plan))
+
+
+def test_plan_of_datasets_without_new_records_says_that_nothing_is_read() -> None:
+    plan = DryRun("records", 0, 0, [PlannedDataset("orders", 1, 0)], ["orders: 7 records left for later"])
+    shown = rendered(dry_run_view(plan))
+    assert shown.startswith("a run would read nothing")
+    assert "7 records left for later" in shown
 
 
 def test_rows_that_the_source_could_not_parse_need_a_new_file() -> None:

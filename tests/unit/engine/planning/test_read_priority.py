@@ -81,7 +81,7 @@ def test_dataset_furthest_behind_its_target_is_read_first() -> None:
     )
     notes = {note.subject: note.text for note in result.notes.entries if note.kind == BEHIND}
     assert notes.keys() == {"late", "soon"}
-    assert notes["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
+    assert notes["late"] == "300 s behind its source, target 60 s; left for later runs: 38,001 records"
     assert audit(WORLD, machine).exact
 
 

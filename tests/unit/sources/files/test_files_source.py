@@ -81,6 +81,27 @@ def test_file_that_matches_two_patterns_is_reported(folder: Folder) -> None:
     assert isinstance(folder.plan(paths=paths)["e"], DatasetPlan)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("in/*.jsonl", "must be an absolute path or a URL"),
+        ("smb://me:secret@host/in/*", "must not contain a password"),
+        ("/in/", "must end with a file name, not with a folder"),
+        ("/in/**", "must end with a file name, not with a folder"),
+        ("/in/../*", "must not have the parts `.` and `..`, nor `**` within a name"),
+        ("/in/a**/b", "must not have the parts `.` and `..`, nor `**` within a name"),
+        ("/in/**/a/**/b", "must have each of `**` and {dataset} once at most"),
+        ("/in/{name}/*", "must not have a wildcard in its host, nor braces other than {dataset}"),
+        ("smb://h*/in/*", "must not have a wildcard in its host, nor braces other than {dataset}"),
+        ("/in/[z-a]", "'[z-a]' is not a pattern: bad character range z-a"),
+    ],
+)
+def test_problem_of_a_path_pattern_is_named(folder: Folder, pattern: str, problem: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        folder.source(paths=[pattern], dataset="d")
+    assert problem in str(refused.value)
+
+
 def test_folders_of_datasets_owned_by_other_tasks_are_not_listed(folder: Folder) -> None:
     folder.put("mine/a.jsonl", "1\n")
     folder.put("theirs/a.jsonl", "1\n").parent.chmod(0)
@@ -584,7 +605,7 @@ def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.
     monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 8)
     monkeypatch.setattr(format_readers, "_MOST_LINE_BYTES", 20)
     folder.watermarks.clear()
-    with pytest.raises(SourceError, match=r"a line of more than 20 bytes.*after 1 records"):
+    with pytest.raises(SourceError, match=r"a line of more than 20 bytes.*after 1 record"):
         folder.run()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.error_handling.error_text_classification import is_outage
@@ -165,6 +166,26 @@ def test_storage_error_fails_the_work_unit_and_skips_nothing(
     with pytest.raises(SourceError, match="the disk is gone") as raised:
         list(extraction)
     assert raised.value.id == "SOURCE_FILE_UNREADABLE"
+
+
+def test_storage_error_ends_the_search_for_further_unreadable_files_with_a_warning(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = messy(folder)
+    (plan,) = (plan for plan in folder.plan(**source.model_dump()).values() if plan.dataset_urn == "a")
+    extraction = source.open().extract(plan.work_units[0])  # type: ignore[union-attr]
+    opened = LocalFileSystem._open
+
+    def fails(system: object, path: str, *args: object, **named: object) -> object:
+        if path.endswith("2.csv"):
+            raise OSError(errno.EACCES, "not now")
+        return opened(system, path, *args, **named)
+
+    monkeypatch.setattr(LocalFileSystem, "_open", fails)
+    with pytest.raises(SourceError, match=r"1\.csv\.gz"):
+        list(extraction)
+    assert "the other files of the work unit were not checked: " in caplog.text
+    assert "2.csv" in caplog.text
 
 
 @pytest.mark.parametrize("called", ["open", "read"])

@@ -350,7 +350,7 @@ def test_broker_failure_fails_the_remaining_units_without_waiting_for_each() -> 
         mortal.close()
         units = [unit("t", number, p0=(number, number + 1)) for number in range(200)]
         extractor.announce(units)
-        with pytest.raises(TransientError, match="sent nothing for too long"):
+        with pytest.raises(TransientError, match="SOURCE_SERVER_UNAVAILABLE: Kafka has sent nothing for too long"):
             list(extractor.extract(units[0]))
         for one_unit in units[1:]:
             with pytest.raises(TransientError, match="can't be reached"):

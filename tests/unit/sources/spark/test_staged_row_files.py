@@ -144,7 +144,7 @@ def test_newest_times_wait_for_later_ones(staged: Staged) -> None:
 def test_staged_rows_without_a_value_are_reported_and_the_others_are_read(staged: Staged) -> None:
     staged.stage([integers(None, 1, 2)], "c")
     dataset_problem, plan = staged.plan()
-    assert "NULL in 1 rows" in dataset_problem.error
+    assert "NULL in 1 row" in dataset_problem.error
     assert staged.read(plan) == [1]
 
 

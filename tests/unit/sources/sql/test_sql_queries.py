@@ -358,7 +358,7 @@ def test_query_rows_without_a_value_are_counted_and_the_others_are_read(file: Pa
     insert(file, 1, 2)
     outer = reader(file, "SELECT o.id, p.person FROM people AS p LEFT JOIN orders AS o ON o.id = p.person")
     assert outer.run() == []
-    assert "NULL in 1 rows" in outer.problems[0]
+    assert "NULL in 1 row" in outer.problems[0]
 
 
 def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
