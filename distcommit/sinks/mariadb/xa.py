@@ -24,8 +24,8 @@ from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommi
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
 from distcommit.sinks.mariadb.committer import MariadbCommitter
+from distcommit.sinks.mariadb.sessions import code_of, execute
 from distcommit.sinks.mariadb.table_writes import AlterTableFirst
-from distcommit.sinks.mariadb.transactions import code_of, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (

@@ -18,8 +18,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.connection_pool import Lease
 from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
+from distcommit.sinks.postgresql.sessions import manual_transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-from distcommit.sinks.postgresql.transactions import manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (

@@ -21,7 +21,7 @@ from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
-from distcommit.cli.views.demo_view import demo_view
+from distcommit.cli.views.demo_result_view import demo_view
 from distcommit.cli.views.migration_views import compare_view, import_view, rebuild_view
 from distcommit.cli.views.preview_view import preview_view
 from distcommit.cli.views.run_result_view import run_view

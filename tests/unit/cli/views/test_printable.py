@@ -34,7 +34,7 @@ from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views import demo_view, migration_views, run_result_view
+from distcommit.cli.views import demo_result_view, migration_views, run_result_view
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.dry_run_views import release_plan_view, replay_plan_view, sweep_view
@@ -65,7 +65,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     ImportResult: [migration_views.import_view],
     CompareResult: [migration_views.compare_view],
     RebuildResult: [migration_views.rebuild_view],
-    DemoResult: [demo_view.demo_view],
+    DemoResult: [demo_result_view.demo_view],
 }
 
 
