@@ -20,9 +20,9 @@ from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, C
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.connection_pool import Lease
-from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.sessions import code_of, execute
 from distcommit.sinks.mariadb.table_writes import AlterTableFirst
