@@ -69,7 +69,7 @@ from distcommit.sinks.delta import ledger as delta_ledger
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.table_formats import ledger_files
-from distcommit.stores.folders.folder_claims import Owner
+from distcommit.stores.folders.folder_ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import (

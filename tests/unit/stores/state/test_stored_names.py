@@ -91,7 +91,7 @@ from distcommit.sources.spark.staged_row_files import StagedFrame, StagedPart
 from distcommit.steps.rename_step import FsRenameCommitStep, _FileRow, _FolderRow
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
-from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner
+from distcommit.stores.folders.folder_ownership import OWNER_VERSION, Owner
 from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.attempt_counts import Attempt
