@@ -48,7 +48,7 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (

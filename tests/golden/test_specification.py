@@ -29,7 +29,7 @@ from distcommit.core.records.run_counts import (
     SinkCounts,
 )
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import ConstructCounts, SkippedRange
 from distcommit.engine.planning import read_priority

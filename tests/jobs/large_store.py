@@ -19,7 +19,7 @@ from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Rec
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold

@@ -10,7 +10,7 @@ from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import publishes_replacement
-from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.committing.work_unit_results import build_previous_run
 from distcommit.engine.run_settings import RunSettings

@@ -23,7 +23,7 @@ The texts are the import path, the store and the work unit.
 """
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096
 _POLL_S = 0.5
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
 class Worker:
@@ -139,7 +139,7 @@ def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]
             failure.put()
         except Exception as error:  # noqa: BLE001 - any failure is retried: the worker must not hang forever
             sys.stderr.write(f"a stuck work unit could not be recorded: {type(error).__name__}\n")
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
         else:
             is_recorded.append(True)
             return

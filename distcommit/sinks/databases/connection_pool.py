@@ -20,7 +20,7 @@ from distcommit.core.errors import TransientError
 from distcommit.fs.database_tls import Tls
 from distcommit.sinks.base.target_connections import Connection
 
-_MOST_KEPT = 2
+_MAX_IDLE = 2
 """Idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
 IDLE_S = 30
 """After this time without a lease an idle connection is closed. Servers and firewalls wait longer."""
@@ -62,7 +62,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _IdleConnection:
     connection: Connection
     password: str = field(repr=False)
     opened_s: float
@@ -104,7 +104,7 @@ class Lease:
             self.close()
         else:
             self._is_ended = True
-            self._pool.take_back(_Kept(self._connection, self._password, self._opened_s, time.monotonic()))
+            self._pool.take_back(_IdleConnection(self._connection, self._password, self._opened_s, time.monotonic()))
 
     def close(self) -> None:
         """Close the connection. The server then rolls back its open transaction."""
@@ -122,7 +122,7 @@ class _Pool:
         self.address = address
         self._slots = threading.BoundedSemaphore(address.limit)
         self._lock = threading.Lock()
-        self._idle: list[_Kept] = []
+        self._idle: list[_IdleConnection] = []
         self._timer: threading.Timer | None = None
 
     def lease(self, password: str) -> Lease:
@@ -145,9 +145,9 @@ class _Pool:
             self._slots.release()
             raise
 
-    def take_back(self, kept: _Kept) -> None:
+    def take_back(self, kept: _IdleConnection) -> None:
         with self._lock:
-            is_kept = len(self._idle) < _MOST_KEPT and self._closes_in_time()
+            is_kept = len(self._idle) < _MAX_IDLE and self._closes_in_time()
             if is_kept:
                 self._idle.append(kept)
         if not is_kept:
@@ -166,7 +166,7 @@ class _Pool:
         for kept in closed:
             _close(kept.connection)
 
-    def _usable(self, password: str) -> _Kept | None:
+    def _usable(self, password: str) -> _IdleConnection | None:
         while True:
             with self._lock:
                 if not self._idle:

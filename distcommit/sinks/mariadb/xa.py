@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS {proofs} (
     dataset text, branch text, changed_at datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
-_NOT_KNOWN, _TWICE = 1397, 1062
+_UNKNOWN_XID, _DUPLICATE_KEY = 1397, 1062
 _FORMAT = 1
 
 
@@ -62,7 +62,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             try:
                 execute(self.second().connection, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
             except BaseException as error:
-                if not isinstance(error, MySQLError) or code_of(error) != _NOT_KNOWN:
+                if not isinstance(error, MySQLError) or code_of(error) != _UNKNOWN_XID:
                     self.close_second()
                     raise
             else:
@@ -86,7 +86,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         try:
             self.execute(inserted, of)
         except MySQLError as error:
-            if code_of(error) != _TWICE:
+            if code_of(error) != _DUPLICATE_KEY:
                 raise
             return False
         return True

@@ -12,7 +12,7 @@ from contextlib import suppress
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.reading.ingest import ingest_partition

@@ -29,7 +29,7 @@ from distcommit.sinks.files.formats.text_values import check_columns
 FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
-WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
+WHOLE_FILE_FORMATS: frozenset[FileFormat] = frozenset({"avro", "orc"})
 """Formats whose files are written as a whole, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
@@ -50,7 +50,7 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 class Encoder(Protocol):
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Write rows as a row group. Formats in `WHOLE` raise ValueError."""
+        """Write rows as a row group. Formats in `WHOLE_FILE_FORMATS` raise ValueError."""
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         """Write the last rows and the metadata, which completes the file but does not close it. Raises ValueError if no
