@@ -11,7 +11,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.freshness_targets import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate
 from distcommit.core.records.run_reasons import Reasons
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distcommit.core.records.job_log_records import Head, Rebucket
 from distcommit.core.records.log_records import Checkpoint, DatasetState, DatasetStatus, OpenSequence
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 
 
 class Fold:

@@ -33,7 +33,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed

@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.audit_expected_positions import earlier_readings_after, reach_after_setting, reach_after_start

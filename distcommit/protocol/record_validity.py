@@ -34,7 +34,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
 

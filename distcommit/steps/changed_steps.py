@@ -7,7 +7,7 @@ from typing import Final
 
 from distcommit.core.errors import DistcommitError, error_text
 from distcommit.core.interfaces.commit_step import CommitStep
-from distcommit.core.records.sequences import SealedSequence, StepBatch
+from distcommit.core.records.sealed_sequences import SealedSequence, StepBatch
 from distcommit.steps.step_registry import dump_steps
 
 MAX_CHANGES: Final = 100

@@ -16,7 +16,7 @@ from distcommit.core.errors import (
     reason_text,
 )
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.steps.target_probes import OutputProbe, SinkProbe
 

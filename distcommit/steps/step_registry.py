@@ -11,7 +11,7 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownStepTypeError, UnknownVersionError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.records.sequences import StepBatch
+from distcommit.core.records.sealed_sequences import StepBatch
 
 _types: dict[str, type[CommitStep]] = {}
 StepType = TypeVar("StepType", bound=type[CommitStep])

@@ -72,7 +72,7 @@ def structure() -> Structure:
     return Structure(
         lines=lines,
         modules=modules,
-        largest_folder=max(map(_siblings, {path.parent for path in sources}), key=lambda each: each.lines),
+        largest_folder=max(map(siblings, {path.parent for path in sources}), key=lambda each: each.lines),
         small_share=sum(1 for source in counted.values() if source.count("\n") < SMALL) / len(counted),
         contracts=len(_contracts()),
         longest_module=max(
@@ -92,7 +92,8 @@ def _name(path: Path) -> str:
     return path.relative_to(_PRODUCT.parent).as_posix()
 
 
-def _siblings(folder: Path) -> Longest:
+def siblings(folder: Path) -> Longest:
+    """Return the number of modules and packages in a folder."""
     siblings = [each for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
     return Longest(_name(folder), sum(1 for each in siblings if not each.name.startswith("__")))
 

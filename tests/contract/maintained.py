@@ -11,7 +11,7 @@ from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest
 from distcommit.sinks.base import idempotent_commit
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts.killed_processes import commit_all, fork_server
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 
 _SEEN = [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
 

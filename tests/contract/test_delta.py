@@ -22,7 +22,7 @@ from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.s3 import S3Server
 

@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 class TestHdfsFileSystem(FileSystemContract):
     REFUSED_NAMES = frozenset({"a b:c"})
-    TELLS_WHO_MADE_A_FOLDER = False
+    REPORTS_FOLDER_CREATION = False
 
     @pytest.fixture(autouse=True)
     def server(self, hdfs_server: HdfsServer) -> None:
@@ -44,7 +44,7 @@ class TestHdfsFileSystem(FileSystemContract):
 
 class TestHdfsFileSystemOverHttp(FileSystemContract):
     REFUSED_NAMES = frozenset({"a b:c"})
-    TELLS_WHO_MADE_A_FOLDER = False
+    REPORTS_FOLDER_CREATION = False
 
     @pytest.fixture(autouse=True)
     def server(self, hdfs_server: HdfsServer) -> None:

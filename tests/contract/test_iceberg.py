@@ -26,7 +26,7 @@ from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_formats import committer
 from distcommit.testing.contracts import LaterEpochs, SinkContract
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest, batch_of
 from tests.contract.maintained import ReplayAfterMaintenance
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.nessie import NessieServer

@@ -13,7 +13,8 @@ from pymysql.cursors import Cursor
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import ledger_table_committer, prepared_transactions, two_phase_proofs
+from distcommit.sinks.databases import ledger_table_committer
+from distcommit.sinks.databases.two_phase_commit import prepared_transactions, two_phase_proofs
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back

@@ -12,7 +12,8 @@ from psycopg import sql
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import ledger_table_committer, prepared_transactions, two_phase_proofs
+from distcommit.sinks.databases import ledger_table_committer
+from distcommit.sinks.databases.two_phase_commit import prepared_transactions, two_phase_proofs
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import ConflictError, FencedError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.records.sequences import StepBatch
+from distcommit.core.records.sealed_sequences import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.commit_sequence import CommitSequence, CommitStepStore
 from distcommit.steps.step_registry import dump_steps, load_steps

@@ -26,7 +26,7 @@ from distcommit.core.records.log_records import (
     Record,
     SetWatermark,
 )
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls

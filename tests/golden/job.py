@@ -19,7 +19,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.run_markers import Marker, put_run_marker
-from distcommit.stores.logs.fencing import claim_folders, fence_job
+from distcommit.stores.logs.fencing import fence_job, take_ownership_of_folders
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -50,7 +50,7 @@ def run_job(
     store: JobStore, read: ModelSource, run_id: str, *, job_level: bool = False, at_least_once: bool = False
 ) -> RunResult:
     """Run the job and commit only after everything is read, so that a bucket's datasets are sealed together."""
-    claim_folders(store)
+    take_ownership_of_folders(store)
     epoch = fence_job(store, run_id)
     put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     return run(launch_here, begin(store, read, run_id, epoch, job_level, at_least_once))

@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import decide_run, run

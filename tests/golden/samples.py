@@ -48,7 +48,7 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
@@ -69,7 +69,7 @@ from distcommit.sinks.delta import ledger as delta_ledger
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.table_formats import ledger_files
-from distcommit.stores.folders.folder_claims import Owner
+from distcommit.stores.folders.folder_ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import (

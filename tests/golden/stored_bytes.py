@@ -51,7 +51,7 @@ from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.kafka.client import _row as decode_row
 from distcommit.sinks.table_formats.ledger_files import Ledgers
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
 from distcommit.stores.history.run_records import (
     CancelRequest,
@@ -160,7 +160,7 @@ def _read_marker(data: bytes) -> object:
 
 
 def _read_owner(data: bytes) -> object:
-    return read_claim(_file_system(f"/output/{OWNERSHIP_FOLDER}/owner.json", data), "/output")
+    return read_owner(_file_system(f"/output/{OWNERSHIP_FOLDER}/owner.json", data), "/output")
 
 
 def _read_settings(data: bytes) -> object:

@@ -29,7 +29,7 @@ from distcommit.core.records.run_counts import (
     SinkCounts,
 )
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import ConstructCounts, SkippedRange
 from distcommit.engine.planning import read_priority
@@ -43,7 +43,7 @@ from distcommit.sinks.files.formats.file_tail import FileTail
 from distcommit.sinks.table_formats import ledger_files
 from distcommit.sources.files.plan_dataset import LISTED
 from distcommit.sources.files.progress import ListedFile
-from distcommit.stores.folders.folder_claims import Owner
+from distcommit.stores.folders.folder_ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest

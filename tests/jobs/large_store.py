@@ -19,7 +19,7 @@ from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Rec
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
@@ -27,7 +27,7 @@ from distcommit.stores.folders.run_markers import Marker, put_run_marker
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.logs.commit_log import CommitLog
-from distcommit.stores.logs.fencing import claim_folders
+from distcommit.stores.logs.fencing import take_ownership_of_folders
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots, put_snapshot
@@ -63,7 +63,7 @@ def make_large_store(folder: Path, datasets: int) -> Path:
 
 def _cut(store: JobStore, epoch: int) -> None:
     """Put the snapshot that the run leaves for readers at its end."""
-    claim_folders(store)
+    take_ownership_of_folders(store)
     put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     prepare_snapshots(store)
     logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}

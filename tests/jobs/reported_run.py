@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import Done, Fence, Intent, Record
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts, SinkCounter, SinkCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState

@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import (
     MAIN_BRANCH,

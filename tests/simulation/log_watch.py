@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import ReadFailures
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_number

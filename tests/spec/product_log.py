@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.records.read_failure_records import ReadFailures as UnreadRecord
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold as ProductFold
 from tests.spec.log_model import DS, Cut, Details, Fold, Head, Move, Rec, Says, Seq, Unread, apply, valid

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.core.records.log_records import DatasetState, Done, Fence, Intent, SetWatermark, SetWatermarks
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import positions_lost
 from distcommit.protocol.log_state import Fold

@@ -15,7 +15,7 @@ from typing import Any
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings

@@ -13,7 +13,7 @@ from distcommit.core.commit_groups import bucket_of
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult, run

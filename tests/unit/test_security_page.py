@@ -9,7 +9,7 @@ import pytest
 from distcommit.app.job_file.sections.folder_and_run_settings import RunLimits
 from distcommit.avro import container_format
 from distcommit.constructs.registry import registry_client, registry_converter
-from distcommit.pipeline.limits import watchdog
+from distcommit.pipeline.limits import watchdog_process
 from distcommit.schemas import schema_size_limits as limits
 
 PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md")
         ),
         (
             "the same in native code, until its worker is killed",
-            f"twice that time, but at least {watchdog.LEAST_MARGIN_S} s longer than that time",
+            f"twice that time, but at least {watchdog_process.LEAST_MARGIN_S} s longer than that time",
         ),
     ],
 )

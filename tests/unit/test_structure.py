@@ -23,11 +23,11 @@ from distcommit.app.job_file.built_in_types import Section, types_of
 from distcommit.core.interfaces.committer import SinkCommitter
 from distcommit.core.interfaces.sink import Sink, SinkWriter
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
-from tests.checkers.structure import SMALL, structure
+from tests.checkers.structure import SMALL, siblings, structure
 
 MODULE, CLASS, FUNCTION = 400, 250, 60
 """The largest numbers of lines."""
-FOLDER = 18
+FOLDER = 14
 """The largest number of modules and packages in a folder."""
 ROOT = Path(distcommit.__file__).parent
 
@@ -108,8 +108,22 @@ def test_module_of_few_lines_has_a_reason() -> None:
     assert sorted(SMALL_MODULES.keys() - named) == [], "remove modules that are not small any more"
 
 
-def test_largest_folder_is_within_its_limit() -> None:
-    assert structure().largest_folder.lines <= FOLDER, structure().largest_folder
+LARGE_FOLDERS: dict[str, tuple[int, str]] = {
+    ".": (17, "its packages are the layers, in one contract of import-linter"),
+    "constructs/converters": (15, "each converter has a module with its name"),
+    "core/interfaces": (15, "one module for each interface; sub-folders would have two modules each"),
+    "spark": (15, "sessions, launches and checks of a session import each other"),
+}
+"""Folders with more modules and packages than `FOLDER`: their limit, and why they are not divided."""
+
+
+def test_folder_is_within_its_limit_or_has_a_reason() -> None:
+    packages = [path.parent for path in ROOT.rglob("__init__.py")]
+    found = {str(each.relative_to(ROOT)): siblings(each).lines for each in packages}
+    assert {name: number for name, number in found.items() if number > FOLDER} == {
+        name: number for name, (number, _) in LARGE_FOLDERS.items()
+    }
+    assert structure().largest_folder.lines == max(number for number, _ in LARGE_FOLDERS.values())
 
 
 def test_size_check_reports_functions_and_modules_that_are_too_large() -> None:
@@ -242,7 +256,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "sinks/iceberg/new_snapshot.py": "Iceberg's manifests",
     "sinks/iceberg/catalog/sql_tables.py": "Iceberg's metadata files",
     "sinks/base/file_names.py": "the one module for files known only to sinks with their own target",
-    "sinks/databases/prepared_transactions.py": "names of transactions",
+    "sinks/databases/two_phase_commit/prepared_transactions.py": "names of transactions",
 }
 """Modules that build or parse file-like names, and why these are not names of the job's files."""
 

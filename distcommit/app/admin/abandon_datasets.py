@@ -11,7 +11,7 @@ from distcommit.app.auditing.target_ledgers import not_done, open_ledgers
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offset_sets import offsets_of

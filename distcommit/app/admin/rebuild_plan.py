@@ -39,7 +39,7 @@ from distcommit.core.errors import ConflictError, CorruptError, UnknownVersionEr
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.records.sequences import TargetEpochs
+from distcommit.core.records.sealed_sequences import TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow

@@ -17,7 +17,7 @@ from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.maintenance.delete_superseded_files import lacks_merged_files
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
+from distcommit.stores.folders.folder_ownership import read_owner, wrong_owner_error
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.corrupt_log_tail import is_corrupt
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
@@ -65,7 +65,7 @@ def rebuild_job(
                 todo="run the job; `distcommit audit` says whether its output is exact",
             )
     else:
-        owner = read_claim(fs, roots.output) or read_claim(fs, roots.staging)
+        owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
         if owner is not None and owner.job != config.job:
             raise wrong_owner_error(roots.output, owner, config.job)
     if not keep_watermarks:

@@ -25,7 +25,7 @@ from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
 from distcommit.stores.logs.corrupt_log_tail import fold_readable_part, set_corrupt_tail_aside
-from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
+from distcommit.stores.logs.fencing import fence_bucket, require_fence, take_ownership_of_folders
 from distcommit.stores.logs.generation_checks import require_current_generation, require_not_moved
 from distcommit.stores.logs.log_anchors import discard_heads, durable_heads, record_cut_ended
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
@@ -75,7 +75,7 @@ def rebuild_store(
         TransientError: if the ledger of a target can't be read.
     """
     _require_open(store)
-    claim_folders(store)
+    take_ownership_of_folders(store)
     fs, roots = store.fs, store.roots
     epoch = max(result.epoch, _next_epoch(store))
     put_run_marker(fs, roots.output, epoch, Marker.REBUILD)
@@ -160,7 +160,7 @@ def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
     others. Raises the errors of `rebuild_store`.
     """
     _require_open(store)
-    claim_folders(store)
+    take_ownership_of_folders(store)
     epoch = _next_epoch(store)
     put_run_marker(store.fs, store.roots.output, epoch, Marker.REBUILD)
     _fence(store, epoch, run_id)

@@ -16,18 +16,18 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
-from distcommit.stores.folders.folder_claims import Owner, read_claim, wrong_owner_error
+from distcommit.stores.folders.folder_ownership import Owner, read_owner, wrong_owner_error
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.history.run_records import read_beginning, read_record, record_path, recorded_epochs
 from distcommit.stores.logs.corrupt_log_tail import fold_readable_part, is_corrupt, set_corrupt_tail_aside
-from distcommit.stores.logs.fencing import claim_folders
+from distcommit.stores.logs.fencing import take_ownership_of_folders
 from distcommit.stores.state.damaged_files import (
-    CLAIMS,
+    OWNER_FILES,
     SETTINGS_RECORD,
-    claim_path,
     is_damaged,
     is_only_set_aside,
+    owner_path,
     record_restored,
     set_file_aside,
     unreadable_files,
@@ -67,7 +67,9 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
         return []
     marked = read_marker(fs, roots, repairable=True) is not None
     names = [*([] if marked else [MARKER]), *(file.name for file in unreadable_files(store) if file.is_damaged)]
-    names += [name for root, name in CLAIMS.items() if is_only_set_aside(fs, roots, claim_path(getattr(roots, root)))]
+    names += [
+        name for root, name in OWNER_FILES.items() if is_only_set_aside(fs, roots, owner_path(getattr(roots, root)))
+    ]
     is_log_corrupt = is_corrupt(store.job_log())
     if dry_run or not (names or is_log_corrupt):
         return [*names, *([JOB_LOG] if is_log_corrupt else [])]
@@ -76,7 +78,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
             with suppress(FileNotFoundError):
                 set_file_aside(fs, roots, marker_path(roots), run_id)
             put_marker(store)
-        _repair_claims(store, names, run_id)
+        _repair_ownership(store, names, run_id)
         if SETTINGS_RECORD in names:
             set_file_aside(fs, roots, replace_unreadable_settings(store, folders.fixed_settings()), run_id)
         if is_log_corrupt:
@@ -121,7 +123,7 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
     damaged: CorruptError | None = None
     for root in (roots.output, roots.staging):
         try:
-            owner = read_claim(fs, root)
+            owner = read_owner(fs, root)
         except UnknownVersionError:
             raise
         except CorruptError as error:
@@ -137,20 +139,20 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
             found=str(damaged),
             todo=(
                 "restore store.json from a backup. If there is none, and output and staging are this job's, "
-                f"delete {claim_path(roots.output)} and {claim_path(roots.staging)}, put the store aside, and "
+                f"delete {owner_path(roots.output)} and {owner_path(roots.staging)}, put the store aside, and "
                 "`distcommit store rebuild` creates it from the published files"
             ),
         ) from damaged
     return None
 
 
-def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
+def _repair_ownership(store: JobStore, names: list[str], run_id: str) -> None:
     """Claim the folders with a damaged claim again.
 
     Raises:
         StaleStoreError: if the marks of runs beside a damaged claim are not those of this store.
     """
-    roots = [root for root, name in CLAIMS.items() if name in names]
+    roots = [root for root, name in OWNER_FILES.items() if name in names]
     if "output" in roots and not is_corrupt(store.job_log()):
         began_epoch = store.job_log().refresh().began_epoch
         if read_markers(store.fs, store.roots.output)[Marker.BEGAN] < began_epoch:
@@ -160,12 +162,12 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
                 expected=f"a mark of epoch {began_epoch}",
                 todo="correct paths.output, or put the newest output back, then rebuild again",
             )
-    paths = [claim_path(getattr(store.roots, root)) for root in roots]
+    paths = [owner_path(getattr(store.roots, root)) for root in roots]
     for path in paths:
         with suppress(FileNotFoundError):  # an earlier repair died here
             set_file_aside(store.fs, store.roots, path, run_id)
     if paths:
-        claim_folders(store)
+        take_ownership_of_folders(store)
     for path in paths:
         record_restored(store.fs, store.roots, path)
 

@@ -37,7 +37,7 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.state.job_store import JobStore
 
@@ -158,7 +158,7 @@ class _Audit:
 
     def output(self) -> None:
         try:
-            owner = read_claim(self._fs, self._roots.output)
+            owner = read_owner(self._fs, self._roots.output)
             whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
             for reason in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
                 self._result.note(

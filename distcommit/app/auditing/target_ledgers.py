@@ -12,7 +12,7 @@ from distcommit.core.interfaces.commit_step import require_success
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, OpensCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.sequences import SealedSequence, TargetEpochs
+from distcommit.core.records.sealed_sequences import SealedSequence, TargetEpochs
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.sink_step import open_committer

@@ -15,7 +15,7 @@ from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.job_store import JobStore
 
-_ASKED_LATER = "its target is asked at the commit"
+_CHECKED_AT_COMMIT = "its target is asked at the commit"
 
 
 class StepRow(msgspec.Struct, frozen=True):
@@ -190,5 +190,5 @@ def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
     if isinstance(answer, Lost):
         reason = f"expected {answer.expected}; found {answer.actual}"
         return StepRow(step.type_name, _described(step), "LOST", reason, _is_gone(step), lasts, replaces, compacts)
-    later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
+    later = _CHECKED_AT_COMMIT if step.sink_name and answer is Verdict.PENDING else ""
     return StepRow(step.type_name, _described(step), answer.name, later, False, lasts, replaces, compacts)

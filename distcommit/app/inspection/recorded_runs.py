@@ -21,7 +21,7 @@ from distcommit.stores.history.run_table import DatasetOutcome, TableRow, TaskRo
 from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_renewal_late
 from distcommit.stores.state.job_store import JobStore
 
-Kept = TypeVar("Kept")
+Stored = TypeVar("Stored")
 DIED = "it died"
 
 
@@ -331,7 +331,7 @@ def _not_published(counts: RunCounts) -> int:
     return counts.datasets_failed + counts.datasets_skipped + counts.datasets_held + counts.sequences_postponed
 
 
-_ONLY_LEFT = {"outage", "left pending", "left unpublished"}
+_REASONS_OF_MISSING_COMMITS = {"outage", "left pending", "left unpublished"}
 
 
 def _of_unended(epoch: int, run_id: str, living: dict[str, LockRecord], fold: Fold | None) -> tuple[RunStatus, str]:
@@ -372,7 +372,7 @@ def _all_was_read(record: RunRecord) -> bool:
         and not failures + counts.datasets_quarantined + counts.datasets_held
         and not record.error
         and not record.reasons.omitted_count
-        and all(reason.kind in _ONLY_LEFT for reason in record.reasons.entries)
+        and all(reason.kind in _REASONS_OF_MISSING_COMMITS for reason in record.reasons.entries)
     )
 
 
@@ -390,7 +390,7 @@ def _unknown_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationE
     )
 
 
-def _or_none(read: Callable[[], Kept | None]) -> Kept | None:
+def _or_none(read: Callable[[], Stored | None]) -> Stored | None:
     try:
         return read()
     except (DistcommitError, OSError):

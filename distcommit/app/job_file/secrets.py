@@ -37,7 +37,7 @@ _REFERENCE = re.compile(r"\$\{(\w+|file:[^}]*)\}")
 _DEFAULT = re.compile(r"(\$\{\w+:-)[^}]*\}")
 _USER_INFO = re.compile(r"(\w+://)\S*@")
 _NAMES_A_FILE = re.compile(r"(location|file|path|dir|folder)$", re.I)
-_TELLS_NOTHING = re.compile(
+_HARMLESS_VALUE = re.compile(
     r"[A-Za-z]*|[-+]?[\d.,:_T-]+ ?[A-Za-z]{0,2}"  # a word, as of an enumeration; a number, a time, a duration, a size
     r"|([a-z][\w.+-]*:/)?(/[\w.-]{0,40})+/?(\{\w+\}[\w./-]*)*"  # a path or a URL without user and query
     r"|([A-Za-z_]\w{0,30}\.)+[A-Za-z_]\w{0,30}(:[A-Za-z_]\w*)?"  # a class of Java or Python
@@ -102,7 +102,7 @@ def _is_handed_on(key: str, tree: Any) -> bool:
 
 
 def _may_be_secret(text: str, shown: str) -> bool:
-    return text not in shown and not _TELLS_NOTHING.fullmatch(text)
+    return text not in shown and not _HARMLESS_VALUE.fullmatch(text)
 
 
 def without_secrets(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from distcommit.cli.command_decorators import without_job
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views.demo_view import demo_view
+from distcommit.cli.views.demo_result_view import demo_view
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.folders.folder_trees import delete_tree
 

@@ -22,8 +22,13 @@ from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.command_decorators import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.run_view_components import rejected_view
-from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view, work_units_view
+from distcommit.cli.views.runs.recorded_runs_view import (
+    recorded_run_view,
+    run_settings_view,
+    runs_view,
+    work_units_view,
+)
+from distcommit.cli.views.runs.run_view_components import rejected_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_components import LISTED, page
 from distcommit.core.errors import ConfigurationError

@@ -13,7 +13,7 @@ from distcommit.app.admin.abandon_datasets import Abandoned
 from distcommit.app.jobs.job import Job
 from distcommit.cli.command_decorators import Dataset, on_job
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views.dry_run_views import release_plan_view
+from distcommit.cli.views.runs.dry_run_views import release_plan_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.decoding import from_json

@@ -25,12 +25,12 @@ from distcommit.cli.exit_codes import exit_code_of
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
-from distcommit.cli.views.dry_run_views import replay_plan_view, sweep_view
 from distcommit.cli.views.maintenance_views import compaction_view, expiry_view
-from distcommit.cli.views.preview_view import run_or_preview_view
-from distcommit.cli.views.run_result_view import recover_view, reprocess_view
-from distcommit.cli.views.run_view_components import rejected_view
-from distcommit.cli.views.runs_view import cancel_view
+from distcommit.cli.views.runs.dry_run_views import replay_plan_view, sweep_view
+from distcommit.cli.views.runs.preview_view import run_or_preview_view
+from distcommit.cli.views.runs.recorded_runs_view import cancel_view
+from distcommit.cli.views.runs.run_result_view import recover_view, reprocess_view
+from distcommit.cli.views.runs.run_view_components import rejected_view
 from distcommit.cli.views.verify_and_repair_view import repair_view
 from distcommit.cli.views.view_components import page
 from distcommit.core.errors import ConfigurationError

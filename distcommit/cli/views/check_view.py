@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from distcommit.app.checks.check_result import CheckProblem, CheckResult
-from distcommit.cli.views.dry_run_views import dry_run_view
 from distcommit.cli.views.flow_view import flow_view
+from distcommit.cli.views.runs.dry_run_views import dry_run_view
 from distcommit.cli.views.view_components import (
     Paragraph,
     bad_verdict,

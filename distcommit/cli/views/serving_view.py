@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult
 from distcommit.app.telemetry.service_events import ServiceEvent
-from distcommit.cli.views.run_view_components import clock_time
+from distcommit.cli.views.runs.run_view_components import clock_time
 from distcommit.cli.views.view_components import bad_verdict, fact_table, good_verdict, page
 from distcommit.core.errors import printable
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.job_status import DatasetStatusRow, NextRun, StatusResult, status_of
 from distcommit.app.inspection.problems.problem_kind import Severity
-from distcommit.cli.views.run_view_components import deferred_records, flow_table, last_run, positions_lost
+from distcommit.cli.views.runs.run_view_components import deferred_records, flow_table, last_run, positions_lost
 from distcommit.cli.views.view_components import (
     DATASET_STYLES,
     ExplainedTable,

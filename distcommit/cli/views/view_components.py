@@ -32,7 +32,7 @@ _GAP = 3
 _FIRST, _READS_WELL, _ROOM = 16, 30, 40
 """Widths in an explained table: the first column's minimum; the width that suffices for the first column; the minimum
 of the explanations beside the columns."""
-_SAID = 160
+_MAX_CAUSE_CHARACTERS = 160
 _LONG = 80
 """Characters of an explanation from which on several rows share it."""
 
@@ -157,7 +157,7 @@ def reasons_table(reasons: Reasons) -> RenderableType | None:
 
 def short(text: str) -> str:
     """Return a reason on one line, with a long cause cut."""
-    return shortened_cause(text, _SAID)
+    return shortened_cause(text, _MAX_CAUSE_CHARACTERS)
 
 
 def seconds_spent(seconds: Mapping[str, float]) -> str:

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from distcommit.app.inspection.job_status import NextRun, status_of
 from distcommit.app.inspection.report_data.run_report import RunReport
-from distcommit.cli.views.run_view_components import clock_time
+from distcommit.cli.views.runs.run_view_components import clock_time
 from distcommit.core.errors import printable, shortened_cause
 from distcommit.core.records.run_counts import RunCounts
 

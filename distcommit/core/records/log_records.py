@@ -14,7 +14,7 @@ from msgspec import Struct
 from distcommit.core.records.job_log_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, require_success
 from distcommit.core.interfaces.committer import AbortedAttempt
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.work_units import TaskState
 from distcommit.engine.run_settings import RunSettings, step_context
 from distcommit.protocol.log_state import Fold

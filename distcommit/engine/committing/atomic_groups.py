@@ -12,7 +12,7 @@ from typing import NamedTuple
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import HeldBackError
 from distcommit.core.interfaces.commit_step import CommitStep
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.step_execution import Execution, held_back_by
 

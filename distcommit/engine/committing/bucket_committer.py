@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.abort_and_sweep_attempts import remove_winner_notes

@@ -10,9 +10,9 @@ from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import publishes_replacement
-from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
-from distcommit.engine.committing.build_previous_run import run_of_dataset
+from distcommit.engine.committing.work_unit_results import build_previous_run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import is_tombstone, tombstones_among
 from distcommit.protocol.seal_decision import Ready
@@ -77,7 +77,7 @@ def build_sequence(
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
         replaces=replacement is not None or any(map(publishes_replacement, plan.work_units)),
-        run=run_of_dataset(settings.epoch, plan, attempts, ready.winners),
+        run=build_previous_run(settings.epoch, plan, attempts, ready.winners),
     )
     return sequence, steps
 

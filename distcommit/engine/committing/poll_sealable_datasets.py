@@ -9,8 +9,8 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.build_commit_sequence import has_outputs
-from distcommit.engine.committing.build_previous_run import run_of_dataset
 from distcommit.engine.committing.dataset_outcomes import NotCommitted
+from distcommit.engine.committing.work_unit_results import build_previous_run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal
@@ -100,7 +100,7 @@ class OpenDatasets:
                 case NotReady(reason, failed):
                     del self._plans[urn]
                     states = self._states.pop(urn, [])
-                    run = run_of_dataset(self._settings.epoch, plan, states) if failed else None
+                    run = build_previous_run(self._settings.epoch, plan, states) if failed else None
                     text = reason + self._unreadable_states if failed else reason
                     self.not_committed[urn] = NotCommitted(text, failed, run)
                 case Ready(winners, high, left_out) if left_out:

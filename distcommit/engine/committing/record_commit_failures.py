@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError, FencedError, add_ids, printa
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.records.sequences import PostponedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.node_failures import hand_back

@@ -16,7 +16,7 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.build_commit_sequence import build_sequence

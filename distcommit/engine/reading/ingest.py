@@ -30,7 +30,7 @@ from distcommit.engine.reading.worker_deaths import TaskNotes, units_to_read
 from distcommit.engine.run_events import Progressed
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.background_finalization import BackgroundFinalization
-from distcommit.pipeline.limits.watchdog import Watchdog
+from distcommit.pipeline.limits.watchdog_process import Watchdog
 from distcommit.pipeline.progress_counters import ProgressCounters
 from distcommit.pipeline.task_attempt import Attempt
 from distcommit.pipeline.task_flow import TaskFlow

@@ -17,7 +17,7 @@ from distcommit.fs.local_disk.confined_open import open_below
 
 _RENAME_NOREPLACE = 1
 _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
-_HERE = -100  # AT_FDCWD
+_WORKING_FOLDER = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # three times as fast as os.fsencode
 _witnesses: dict[int, int] = {}
 """By device, open until the process ends (see `_witness`)."""
@@ -121,7 +121,9 @@ class RealPosixCalls:
     def rename_noreplace(self, source: str, target: str) -> None:
         if self._renameat2 is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, target)
-        if self._renameat2(_HERE, source.encode(*_AS), _HERE, target.encode(*_AS), _RENAME_NOREPLACE):
+        if self._renameat2(
+            _WORKING_FOLDER, source.encode(*_AS), _WORKING_FOLDER, target.encode(*_AS), _RENAME_NOREPLACE
+        ):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), source, None, target)
 

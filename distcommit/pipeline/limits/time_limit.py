@@ -11,8 +11,8 @@ from typing import NoReturn, Protocol
 
 from distcommit.core.errors import TimeLimitError
 
-_AGAIN_S = 1.0
-"""Seconds between repeated alarms, for code that catches the first error."""
+_REPEAT_S = 1.0
+"""Interval of repeated alarms in seconds, for code that catches the first error."""
 
 
 class Watch(Protocol):
@@ -63,7 +63,7 @@ def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, raise_time_limit)
     for watch in _watches:
         watch.begin(seconds, construct)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
     try:
         yield
     finally:

@@ -18,8 +18,8 @@ from distcommit.core.errors import TransientError
 from distcommit.fs.database_tls import Tls
 from distcommit.sinks.base.target_connections import Connection
 
-_MOST_KEPT = 2
-"""Idle connections that a pool keeps."""
+_MAX_IDLE = 2
+"""Idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
 IDLE_S = 30
 """Seconds until an idle connection is closed; servers and firewalls wait longer."""
 OLDEST_S = 600
@@ -59,7 +59,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _IdleConnection:
     connection: Connection
     password: str = field(repr=False)
     opened_s: float
@@ -99,7 +99,7 @@ class Lease:
             self.close()
         else:
             self._is_ended = True
-            self._pool.take_back(_Kept(self._connection, self._password, self._opened_s, time.monotonic()))
+            self._pool.take_back(_IdleConnection(self._connection, self._password, self._opened_s, time.monotonic()))
 
     def close(self) -> None:
         """Close the connection, so that the server rolls back."""
@@ -117,7 +117,7 @@ class _Pool:
         self.address = address
         self._slots = threading.BoundedSemaphore(address.limit)
         self._lock = threading.Lock()
-        self._idle: list[_Kept] = []
+        self._idle: list[_IdleConnection] = []
         self._timer: threading.Timer | None = None
 
     def lease(self, password: str) -> Lease:
@@ -140,9 +140,9 @@ class _Pool:
             self._slots.release()
             raise
 
-    def take_back(self, kept: _Kept) -> None:
+    def take_back(self, kept: _IdleConnection) -> None:
         with self._lock:
-            is_kept = len(self._idle) < _MOST_KEPT and self._closes_in_time()
+            is_kept = len(self._idle) < _MAX_IDLE and self._closes_in_time()
             if is_kept:
                 self._idle.append(kept)
         if not is_kept:
@@ -161,7 +161,7 @@ class _Pool:
         for kept in closed:
             _close(kept.connection)
 
-    def _usable(self, password: str) -> _Kept | None:
+    def _usable(self, password: str) -> _IdleConnection | None:
         while True:
             with self._lock:
                 if not self._idle:

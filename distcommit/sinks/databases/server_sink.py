@@ -21,10 +21,10 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.target_connections import committing_by, needing_client
 from distcommit.sinks.databases.connection_pool import Address, Client, Lease, lease
-from distcommit.sinks.databases.prepared_row_writer import PreparedRows
-from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase_commit.prepared_row_writer import PreparedRows
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import TwoPhaseCommitter
 
 LOCK_TIMEOUT_S = 10
 """Longest wait of a statement for a lock, in seconds; a later call repeats it."""

@@ -34,7 +34,7 @@ FOOTER_VERSION = 1
 
 FileKind = Literal["data", "rejected"]
 
-_WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
+_FORMATS_WITH_METADATA: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
 _TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
 
 _ARROW_SCHEMA = b"ARROW:schema"
@@ -250,7 +250,7 @@ def _form_of(path: str) -> FileFormat | None:
     name, extension = posixpath.splitext(path)
     if extension in CODECS:
         return _TEXTS.get(posixpath.splitext(name)[1])
-    return _WHOLE.get(extension)
+    return _FORMATS_WITH_METADATA.get(extension)
 
 
 def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[str, str]:

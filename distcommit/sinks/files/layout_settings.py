@@ -12,7 +12,14 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.column_names import check_fields
-from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
+from distcommit.sinks.files.formats.encoders import (
+    TEXT_CODECS,
+    WHOLE_FILE_FORMATS,
+    Compression,
+    Encoder,
+    FileFormat,
+    encoder_of,
+)
 from distcommit.sinks.files.formats.parquet_dictionary_choice import leaves
 from distcommit.sinks.files.split_by_field import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.split_by_time import TimePartition, folder_end_ms
@@ -124,8 +131,8 @@ class FileLayout(SettingsModel):
 
     @property
     def streams(self) -> bool:
-        """Whether a file is written in parts, not from memory as a whole."""
-        return self.format not in WHOLE and not self.sort_by
+        """Whether a file is written in parts; otherwise it is written from memory as a whole."""
+        return self.format not in WHOLE_FILE_FORMATS and not self.sort_by
 
     @property
     def ending(self) -> str:

@@ -21,17 +21,18 @@ from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
 
-_APART = Provenance("distcommit:partition", "distcommit:offset")
-"""Temporary columns, which are not written."""
+_TEMPORARY_ORIGIN = Provenance("distcommit:partition", "distcommit:offset")
+"""Temporary columns with the origin of each waiting record; they are not written."""
 
 
 def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
-    batch = batch.append_column(_APART.partition_column, origins.partitions)
-    return batch.append_column(_APART.offset_column, origins.offsets)
+    """Add the temporary columns of origins, which `OpenFile` removes."""
+    batch = batch.append_column(_TEMPORARY_ORIGIN.partition_column, origins.partitions)
+    return batch.append_column(_TEMPORARY_ORIGIN.offset_column, origins.offsets)
 
 
 def without_origins(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
+    return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_TEMPORARY_ORIGIN)] else schema
 
 
 def _names(provenance: Provenance) -> tuple[str, str]:
@@ -164,7 +165,7 @@ class OpenFile:
             rows = rows.sort_by(self._sort_by)
         written = without_origins(self.schema)
         if written is not self.schema:
-            self._offsets.add(rows, _APART)
+            self._offsets.add(rows, _TEMPORARY_ORIGIN)
             self._stripped |= not _has_origin(rows, self._origin.provenance)
             rows = pa.Table.from_arrays(rows.columns[:-2], schema=written)
         elif self._origin.provenance is not None:
@@ -205,7 +206,7 @@ class OpenFile:
 def _has_origin(rows: pa.Table, provenance: Provenance | None) -> bool:
     if provenance is None:
         return False
-    for name, apart in zip(_names(provenance), _names(_APART), strict=True):
+    for name, apart in zip(_names(provenance), _names(_TEMPORARY_ORIGIN), strict=True):
         if rows.schema.names.count(name) != 1 or not rows.column(name).equals(rows.column(apart)):
             return False
     return True

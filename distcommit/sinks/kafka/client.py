@@ -31,7 +31,7 @@ from distcommit.core.interfaces.ledger import LedgerRow, check_json_version
 from distcommit.core.redaction import is_public
 from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.kafka.producers import CatchableProducer
+from distcommit.sinks.kafka.catchable_producer import CatchableProducer
 from distcommit.sinks.kafka.topic_names import NOT_OURS, row_name
 
 logger = logging.getLogger(__name__)

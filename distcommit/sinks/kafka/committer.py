@@ -32,9 +32,9 @@ from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.databases.staged_rows import files_of
+from distcommit.sinks.kafka.catchable_producer import CatchableProducer
 from distcommit.sinks.kafka.client import KafkaTarget, ledger_problems, unreadable_ledger
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.topic_names import id_number, ledger_key, row_name, topic_of
 
 _TRIES = 4

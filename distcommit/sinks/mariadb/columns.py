@@ -48,8 +48,8 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the most bytes of a value; 0 if the column's type has a length."""
-_MADE: Mapping[pa.DataType, str] = {
+"""One more than the most bytes of a value, by type; 0 if the column's type has a length."""
+_CREATED_TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
     pa.int32(): "int",
@@ -114,7 +114,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
-    name = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
+    name = _CREATED_TYPES.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
     if name is None:
         raise no_type("MariaDB", field)
     if field.name not in keys:
@@ -127,7 +127,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the wider number type that the field needs, or None."""
     kind, current_kind = _TYPES.stored(field.type), column.kind
     if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
-        return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
+        return _CREATED_TYPES[kind] if needs_widening(_WIDENED[current_kind], kind) else None
     return None
 
 

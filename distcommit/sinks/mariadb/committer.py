@@ -31,7 +31,7 @@ from distcommit.sinks.databases.server_committer import ServerCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.mariadb import table_writes
-from distcommit.sinks.mariadb.transactions import (
+from distcommit.sinks.mariadb.sessions import (
     TOO_NARROW,
     TWO_COLUMNS,
     check_durable,

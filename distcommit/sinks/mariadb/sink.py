@@ -74,7 +74,7 @@ class MariadbSink(ServerSink):
 
     def driver(self) -> Driver:
         from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
-        from distcommit.sinks.mariadb.transactions import POOLED  # noqa: PLC0415
+        from distcommit.sinks.mariadb.sessions import POOLED  # noqa: PLC0415
         from distcommit.sinks.mariadb.xa import XaMariadb  # noqa: PLC0415
 
         return Driver(POOLED, MariadbCommitter, XaMariadb)

@@ -24,7 +24,7 @@ from distcommit.sinks.databases.row_loading_committer import (
 )
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
-from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execute
+from distcommit.sinks.mariadb.sessions import NO_SUCH_TABLE, code_of, execute
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10

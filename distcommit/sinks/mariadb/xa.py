@@ -19,12 +19,12 @@ from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, C
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.connection_pool import Lease
-from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
+from distcommit.sinks.mariadb.sessions import code_of, execute
 from distcommit.sinks.mariadb.table_writes import AlterTableFirst
-from distcommit.sinks.mariadb.transactions import code_of, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {proofs} (
     dataset text, branch text, changed_at datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
-_NOT_KNOWN, _TWICE = 1397, 1062
+_UNKNOWN_XID, _DUPLICATE_KEY = 1397, 1062
 _FORMAT = 1
 
 
@@ -61,7 +61,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             try:
                 execute(self.second().connection, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
             except BaseException as error:
-                if not isinstance(error, MySQLError) or code_of(error) != _NOT_KNOWN:
+                if not isinstance(error, MySQLError) or code_of(error) != _UNKNOWN_XID:
                     self.close_second()
                     raise
             else:
@@ -85,7 +85,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         try:
             self.execute(inserted, of)
         except MySQLError as error:
-            if code_of(error) != _TWICE:
+            if code_of(error) != _DUPLICATE_KEY:
                 raise
             return False
         return True

@@ -46,8 +46,8 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamptz": _UTC,
     "interval": pa.duration("us"),
 }
-"""Arrow types to send; that of `numeric` depends on its digits."""
-_MADE: Mapping[pa.DataType, str] = {
+"""Arrow types to send, by the column's type. The one for `numeric` depends on its digits."""
+_CREATED_TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
     pa.int32(): "integer",
@@ -68,8 +68,8 @@ NAMES = ColumnNames(
     reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
-"""Numbers that the server reads as `-infinity`, counted from 2000."""
-_WIDENED = {_MADE[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
+"""Numbers that the server reads as `-infinity`: the smallest ones, counted from the year 2000."""
+_WIDENED = {_CREATED_TYPES[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
 _VARHDRSZ = 4
@@ -101,12 +101,12 @@ def column_type(field: pa.Field) -> str:
         return "bytea"
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= MAX_DIGITS:
         return f"numeric({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind) and kind.value_type in _MADE:
-        return f"{_MADE[kind.value_type]}[]"
+    if pa.types.is_list(kind) and kind.value_type in _CREATED_TYPES:
+        return f"{_CREATED_TYPES[kind.value_type]}[]"
     if pa.types.is_nested(kind):
         return "jsonb"
-    if kind in _MADE:
-        return _MADE[kind]
+    if kind in _CREATED_TYPES:
+        return _CREATED_TYPES[kind]
     raise no_type("PostgreSQL", field)
 
 

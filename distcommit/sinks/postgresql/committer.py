@@ -22,8 +22,8 @@ from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.server_committer import ServerCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.postgresql import table_writes
+from distcommit.sinks.postgresql.sessions import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-from distcommit.sinks.postgresql.transactions import outcome_of, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (

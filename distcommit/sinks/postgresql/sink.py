@@ -23,7 +23,7 @@ class PostgresqlSink(PostgresqlSettings):
 
     def driver(self) -> Driver:
         from distcommit.sinks.postgresql.committer import PostgresqlCommitter, require_rights  # noqa: PLC0415
-        from distcommit.sinks.postgresql.transactions import POOLED  # noqa: PLC0415
+        from distcommit.sinks.postgresql.sessions import POOLED  # noqa: PLC0415
         from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql, require_prepared  # noqa: PLC0415
 
         return Driver(POOLED, PostgresqlCommitter, TwoPhasePostgresql, require_prepared, require_rights)

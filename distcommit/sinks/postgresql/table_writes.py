@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _ROWS = sql.Identifier("_distcommit_rows")
 _ORDER = sql.Identifier("_distcommit_order")
-_THERE = sql.Identifier("_distcommit_t")
+_TARGET_TABLE = sql.Identifier("_distcommit_t")
 _COLUMNS = """
 SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'text' WHEN 'd' THEN b.typname ELSE t.typname END,
     CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
@@ -136,11 +136,11 @@ class Table:
         other_columns = [sql.Identifier(name) for name in names if name not in keys]
         is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
         changed = sql.SQL(", ").join(
-            sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _THERE)
+            sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _TARGET_TABLE)
             for name in other_columns
         )
         for name in map(sql.Identifier, columns_to_empty(names, self.columns) if whole else ()):
-            changed += sql.SQL(", {0} = CASE WHEN {1} THEN NULL ELSE {2}.{0} END").format(name, is_newer, _THERE)
+            changed += sql.SQL(", {0} = CASE WHEN {1} THEN NULL ELSE {2}.{0} END").format(name, is_newer, _TARGET_TABLE)
         statement = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
         (sent,) = self._execute(statement, parts).fetchone() or (0,)
         inserted = self._execute(
@@ -182,7 +182,7 @@ class Table:
         check_keys(batches, keys, self.columns)
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (batches[0].schema.names, keys))
         equal = sql.SQL(" AND ").join(
-            sql.SQL("{0}.{2} = {1}.{2}").format(_ROWS, _THERE, sql.Identifier(k)) for k in keys
+            sql.SQL("{0}.{2} = {1}.{2}").format(_ROWS, _TARGET_TABLE, sql.Identifier(k)) for k in keys
         )
         parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER, "equal": equal}
         self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)

@@ -15,10 +15,10 @@ from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.connection_pool import Lease
-from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
+from distcommit.sinks.postgresql.sessions import manual_transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-from distcommit.sinks.postgresql.transactions import manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (

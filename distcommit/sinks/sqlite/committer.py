@@ -18,7 +18,7 @@ from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_committer import LEDGER, Key
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.sqlite import table_writes
-from distcommit.sinks.sqlite.transactions import outcome_of, savepoint, transaction
+from distcommit.sinks.sqlite.sessions import outcome_of, savepoint, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (

@@ -23,7 +23,7 @@ from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, TableSink
 from distcommit.sinks.sqlite.columns import NAMES, column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
-from distcommit.sinks.sqlite.transactions import connected
+from distcommit.sinks.sqlite.sessions import connected
 
 _MOST_NAME_BYTES = 200
 _RESERVED = "sqlite_"

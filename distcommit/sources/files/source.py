@@ -26,7 +26,7 @@ from distcommit.core.support.settings_model import SettingError, errors_of, rais
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFolder
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, FilesExtractor

@@ -27,7 +27,7 @@ from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from distcommit.sources.kafka.check_set_positions import is_number, position_problems
 from distcommit.sources.kafka.topics import (

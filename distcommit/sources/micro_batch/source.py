@@ -13,7 +13,7 @@ from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 
 
 class MicroBatchSource(DescribedSource):

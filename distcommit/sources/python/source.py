@@ -9,7 +9,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.source_table import Extract, TableType
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
-from distcommit.sources.extract_settings import DeclaredExtract, DescribedSource
+from distcommit.sources.described_source import DeclaredExtract, DescribedSource
 
 
 class PythonSource(

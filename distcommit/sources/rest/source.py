@@ -22,7 +22,7 @@ from distcommit.core.support.settings_model import SettingError, SettingsModel, 
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,

@@ -19,7 +19,7 @@ from distcommit.core.support.setting_checks import urn_errors
 from distcommit.core.support.settings_model import SettingError, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 from distcommit.sources.plan_snapshot import is_count
 from distcommit.sources.spark.own_target_check import selects
 from distcommit.sources.spark.transform import FrameTransform, Option

@@ -34,8 +34,8 @@ _READING: dict[str, dict[str, Any]] = {
 }
 _MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
 _MYSQL_CLIENT = 2000
-"""First of the client's error codes."""
-_AWAY = ("the database can't be reached, or closed the connection", "check the server, then run again")
+"""Error codes of this value and above are errors of the client's connection."""
+_UNREACHABLE = ("the database can't be reached, or closed the connection", "check the server, then run again")
 _REFUSALS = (
     (
         re.compile(r"certificate|\bSSL\b|\bTLS\b", re.IGNORECASE),
@@ -146,7 +146,7 @@ class Database:
         text = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
         text = text.replace(self.password, "***") if self.password else text
         if _is_transient(error):
-            subject, todo = next((texts for content, texts in _REFUSALS if content.search(text)), _AWAY)
+            subject, todo = next((texts for content, texts in _REFUSALS if content.search(text)), _UNREACHABLE)
             return TransientError(
                 subject,
                 id="SOURCE_SERVER_UNAVAILABLE",

@@ -23,7 +23,7 @@ from distcommit.core.watermark import Position
 from distcommit.fs.database_credentials import checking_credentials
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.extract_settings import DescribedSource
+from distcommit.sources.described_source import DescribedSource
 from distcommit.sources.query_checks import check_condition, queries_of
 from distcommit.sources.sql.table_selection import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 

@@ -1,4 +1,4 @@
-"""The folders of a job: claims, run markers, task output, tombstones, and safe deletion.
+"""The folders of a job: their ownership and run markers, task output, tombstones, and safe deletion.
 
 Must not follow a link out of a root. Start reading at `staging`.
 """

@@ -11,7 +11,7 @@ from distcommit.fs.separate_store import file_system_at
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:
@@ -29,7 +29,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
     for root in (staging, output):
         if _is_store(fs, root):
             raise _inside(root, f"the store of a job at {root}")
-    if job_folder := _claim_of(fs, store):
+    if job_folder := _owning_job(fs, store):
         raise _inside(store, f"{job_folder} at {store}")
 
 
@@ -62,18 +62,18 @@ def _parents(root: str) -> Iterator[str]:
 
 
 def _job_folder(fs: FileSystem, folder: str) -> str:
-    """Describe a job's folder at this path; empty if there is none."""
-    return "the store of a job" if _is_store(fs, folder) else _claim_of(fs, folder)
+    """Return a description of the job's folder at this path; empty if there is none."""
+    return "the store of a job" if _is_store(fs, folder) else _owning_job(fs, folder)
 
 
 def _is_store(fs: FileSystem, folder: str) -> bool:
     return fs.status(f"{folder}/{STORE_MARKER}") is not None and bool(fs.list_folder(f"{folder}/{JOB_LOG}"))
 
 
-def _claim_of(fs: FileSystem, folder: str) -> str:
+def _owning_job(fs: FileSystem, folder: str) -> str:
     if fs.status(f"{folder}/{OWNERSHIP_FOLDER}/{OWNER}") is None:
         return ""
-    owner = read_claim(fs, folder)
+    owner = read_owner(fs, folder)
     return "" if owner is None else f"a folder of job {owner.job!r}"
 
 

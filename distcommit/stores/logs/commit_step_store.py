@@ -19,7 +19,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record

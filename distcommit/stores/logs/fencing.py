@@ -11,7 +11,7 @@ from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold
-from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner, claim, read_claim
+from distcommit.stores.folders.folder_ownership import OWNER_VERSION, Owner, read_owner, take_ownership
 from distcommit.stores.folders.nested_roots_check import require_apart
 from distcommit.stores.folders.run_markers import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
@@ -87,7 +87,7 @@ def require_newest(store: JobStore, *, read_only: bool = False) -> None:
             found="an unclaimed folder",
             todo=OTHER_STAGING,
         )
-    claim_folders(store, read_only=read_only)
+    take_ownership_of_folders(store, read_only=read_only)
     problem = newer_runs(store)
     if problem:
         raise StaleStoreError(
@@ -102,8 +102,8 @@ def require_newest(store: JobStore, *, read_only: bool = False) -> None:
         )
 
 
-def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
-    """Claim staging and output; with `read_only`, only compare.
+def take_ownership_of_folders(store: JobStore, *, read_only: bool = False) -> None:
+    """Claim staging and output for the job. `read_only`: only compare existing claims.
 
     Raises:
         ConfigurationError, StaleStoreError: if they are another job's or store's, or a folder is inside another job's.
@@ -111,7 +111,7 @@ def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
     require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
     for root in (store.roots.output, store.roots.staging):
-        claim(store.fs, root, owner, read_only=read_only)
+        take_ownership(store.fs, root, owner, read_only=read_only)
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
@@ -162,7 +162,7 @@ def older_output(store: JobStore) -> str:
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
         return ""  # no run has published anything yet
-    if read_claim(store.fs, store.roots.output) is None:
+    if read_owner(store.fs, store.roots.output) is None:
         return _UNCLAIMED
     began = read_markers(store.fs, store.roots.output)[Marker.BEGAN]
     if fold.began_epoch > began:
@@ -176,7 +176,7 @@ def is_other_staging(store: JobStore) -> bool:
 
     Logs are read only if the folder is unclaimed, and an unreadable one counts as pending.
     """
-    if not store.job_log().refresh().began_epoch or read_claim(store.fs, store.roots.staging) is not None:
+    if not store.job_log().refresh().began_epoch or read_owner(store.fs, store.roots.staging) is not None:
         return False
     return any(
         run_parallel(

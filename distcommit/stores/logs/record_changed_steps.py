@@ -7,7 +7,7 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError, reason_text
 from distcommit.core.interfaces.commit_step import CommitStep
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol import next_log_record
 from distcommit.steps.changed_steps import changed_batches

@@ -9,7 +9,7 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_text
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from distcommit.core.errors import ConflictError, CorruptError, UnknownStepTypeError, UnknownVersionError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.protocol.paths.output import is_compaction_tombstone, is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

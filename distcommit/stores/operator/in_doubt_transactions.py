@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import OpensCommitter
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.protocol.paths.staging import attempt_folder, attempt_of
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import load_steps

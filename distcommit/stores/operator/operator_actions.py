@@ -19,7 +19,7 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext, requ
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OperatorAction
 from distcommit.core.records.read_failure_records import ReadFailure
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work_units import SkippedRange

@@ -12,13 +12,13 @@ from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersion
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.state.job_store import JobStore, Roots
 from distcommit.stores.state.recorded_fixed_settings import read_settings
 
 SETTINGS_RECORD = "the record of settings"
 _REPLACED = ".replaced"
-CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"}
+OWNER_FILES = {"output": "the claim of the output", "staging": "the claim of staging"}
 
 
 class Unreadable(NamedTuple):
@@ -41,9 +41,9 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
         read_settings(store)
     except (DistcommitError, OSError) as error:
         yield _unreadable(SETTINGS_RECORD, error)
-    for root, name in CLAIMS.items():
+    for root, name in OWNER_FILES.items():
         try:
-            read_claim(store.fs, getattr(store.roots, root))
+            read_owner(store.fs, getattr(store.roots, root))
         except (DistcommitError, OSError) as error:
             yield _unreadable(name, error)
 
@@ -53,7 +53,7 @@ def is_damaged(error: Exception) -> bool:
     return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
 
 
-def claim_path(root: str) -> str:
+def owner_path(root: str) -> str:
     return f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
 
 

@@ -24,7 +24,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreE
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
-from distcommit.stores.folders.folder_claims import read_claim, wrong_owner_error
+from distcommit.stores.folders.folder_ownership import read_owner, wrong_owner_error
 from distcommit.stores.folders.folder_trees import delete_entry
 from distcommit.stores.folders.nested_roots_check import first_published, require_apart
 from distcommit.stores.logs.commit_log import CommitLog
@@ -199,7 +199,7 @@ def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
         StaleStoreError: if it has published files, or another store's claim.
         ConfigurationError: if another job has claimed it or a folder below a root.
     """
-    owner = read_claim(fs, roots.output)
+    owner = read_owner(fs, roots.output)
     if owner is not None:
         raise wrong_owner_error(roots.output, owner, job)
     for root in (roots.store, roots.staging):

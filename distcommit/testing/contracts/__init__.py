@@ -25,10 +25,10 @@ from distcommit.testing.contracts.commit_steps import CommitStepContract, Commit
 from distcommit.testing.contracts.converter import ConverterContract
 from distcommit.testing.contracts.file_system import FileSystemContract
 from distcommit.testing.contracts.fork import ForkContract
-from distcommit.testing.contracts.later_epochs import LaterEpochs
 from distcommit.testing.contracts.object_store import ObjectStoreContract
 from distcommit.testing.contracts.row_checker import RowCheckerContract
 from distcommit.testing.contracts.sink import SinkContract
+from distcommit.testing.contracts.sink_parts.later_epochs import LaterEpochs
 from distcommit.testing.contracts.source import SourceContract
 from distcommit.testing.contracts.task_checker import TaskCheckerContract
 

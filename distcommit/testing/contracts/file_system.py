@@ -102,7 +102,7 @@ class FileSystemContract(FileSystemUnderTest):
 
     REFUSED_NAMES: frozenset[str] = frozenset()
     """The `NAMES` that the file system rejects, at the latest on closing."""
-    TELLS_WHO_MADE_A_FOLDER = True
+    REPORTS_FOLDER_CREATION = True
     """Whether `make_folder` returns True only to the creator."""
 
     @pytest.mark.parametrize("name", NAMES)
@@ -294,7 +294,7 @@ class FileSystemContract(FileSystemUnderTest):
 
     def test_folders(self, fs: FileSystem, root: str) -> None:
         assert fs.make_folder(f"{root}/a")
-        assert fs.make_folder(f"{root}/a") != self.TELLS_WHO_MADE_A_FOLDER
+        assert fs.make_folder(f"{root}/a") != self.REPORTS_FOLDER_CREATION
         deep = self.deep_folder(root)
         fs.make_folders(deep)
         fs.make_folders(deep)

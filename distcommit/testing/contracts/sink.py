@@ -26,11 +26,11 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.testing.contracts.changed_commit_infos import ChangedInfos
 from distcommit.testing.contracts.killed_processes import SHARED, ForkServer, commit_all, fork_server
-from distcommit.testing.contracts.ledger_mismatch import LedgerMismatch
-from distcommit.testing.contracts.roll_backs import RollBacks
-from distcommit.testing.contracts.sink_under_test import batch_of
+from distcommit.testing.contracts.sink_parts.changed_commit_infos import ChangedInfos
+from distcommit.testing.contracts.sink_parts.ledger_mismatch import LedgerMismatch
+from distcommit.testing.contracts.sink_parts.roll_backs import RollBacks
+from distcommit.testing.contracts.sink_parts.sink_under_test import batch_of
 
 _MANY = 8
 

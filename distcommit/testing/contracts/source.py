@@ -27,7 +27,7 @@ from distcommit.core.interfaces.source import (
 from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit

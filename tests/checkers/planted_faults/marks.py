@@ -63,7 +63,7 @@ MARKS = (
         FaultClass.MARK,
         "claimed-without-a-look",
         "who claims a folder does not look whether another one was first",
-        ("stores.folders.folder_claims", "claim", "read_claim(fs, root) or owner", "owner"),
+        ("stores.folders.folder_ownership", "take_ownership", "read_owner(fs, root) or owner", "owner"),
     ),
     fault(
         FaultClass.MARK,

@@ -46,8 +46,8 @@ VIEWS = (
         (
             "app.admin.rebuild_store",
             "rebuild_store",
-            "claim_folders(store)",
-            "claim_folders(store)\nknown = stored_states(store)\n"
+            "take_ownership_of_folders(store)",
+            "take_ownership_of_folders(store)\nknown = stored_states(store)\n"
             "plan = planned(store, dataset_states, flow, accept_gaps=accept_gaps, tick=tick)",
         ),
     ),

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from distcommit import Job
-from distcommit.cli.views.run_result_view import run_view
+from distcommit.cli.views.runs.run_result_view import run_view
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import DatasetQuarantined, PhaseEnded
 from tests.jobs.kafka_job import KafkaJob, kafka_job

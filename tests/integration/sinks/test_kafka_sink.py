@@ -31,9 +31,9 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.sinks.kafka.catchable_producer import CatchableProducer
 from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.committer import KafkaCommitter
-from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.sink import KafkaSink
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records, wait_for_ended_transactions

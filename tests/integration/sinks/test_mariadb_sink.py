@@ -27,9 +27,9 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
 from distcommit.sinks.databases.table_committer import CollisionError
 from distcommit.sinks.mariadb.committer import MariadbCommitter
+from distcommit.sinks.mariadb.sessions import connected, execute, transaction
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.mariadb.table_writes import Table
-from distcommit.sinks.mariadb.transactions import connected, execute, transaction
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget

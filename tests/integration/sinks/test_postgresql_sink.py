@@ -25,9 +25,9 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.sinks.databases.table_committer import LEDGER
+from distcommit.sinks.postgresql.sessions import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.table_writes import Table
-from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget

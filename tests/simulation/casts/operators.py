@@ -9,7 +9,7 @@ from functools import partial
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import Done, SetWatermark
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings

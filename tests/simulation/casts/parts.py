@@ -12,7 +12,7 @@ from msgspec import structs
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition

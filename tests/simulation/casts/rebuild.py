@@ -12,14 +12,14 @@ from contextlib import suppress
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
@@ -52,7 +52,7 @@ def _rebuilds(store: JobStore, scene: Scene) -> None:
             raise ConflictError("there is nothing to rebuild")
         plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     else:
-        owner = read_claim(fs, ROOTS.output)
+        owner = read_owner(fs, ROOTS.output)
         plan = plan_rebuild(store, {}, accept_gaps=False)
         put_run_marker(fs, ROOTS.output, max(read_markers(fs, ROOTS.output).values()) + 1, Marker.REBUILD)
         lost = owner.store_id if owner is not None else ""

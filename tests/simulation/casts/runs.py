@@ -13,8 +13,8 @@ from distcommit.core.errors import ConfigurationError, LockHeldError
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.task_progress import progress_folder, read_progress
 from distcommit.engine.run_settings import RunSettings
-from distcommit.stores.folders.folder_claims import read_claim
-from distcommit.stores.logs.fencing import claim_folders, end_run, newer_runs
+from distcommit.stores.folders.folder_ownership import read_owner
+from distcommit.stores.logs.fencing import end_run, newer_runs, take_ownership_of_folders
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.casts.parts import (
     LEASE_S,
@@ -150,11 +150,11 @@ def _claims(roots: Roots, job: str) -> Act:
     def act(store: JobStore, scene: Scene) -> None:
         own_store = open_store(store.fs, roots, job, create=False)
         try:
-            claim_folders(own_store)
+            take_ownership_of_folders(own_store)
         except ConfigurationError:
             return  # the other one was first
         for root in (roots.output, roots.staging):
-            owner = read_claim(store.fs, root)
+            owner = read_owner(store.fs, root)
             if owner is None or owner.store_id != own_store.store_id:
                 raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
 
@@ -169,7 +169,7 @@ def _two_jobs(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
     """Run the job that owns the output; the other job's runs are refused."""
-    owner = read_claim(SimulatedFileSystem(machine), ROOTS.output)
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
     if owner is not None and owner.job != "job":
         require_refused([partial(cast.world.run, machine, cast.source)])
         return True
@@ -177,7 +177,7 @@ def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
 
 
 def _violation_of_owner(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
-    owner = read_claim(SimulatedFileSystem(machine), ROOTS.output)
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
     return violation_of(cast, machine, before) if owner is not None and owner.job == "job" else ""
 
 

@@ -12,7 +12,7 @@ import msgspec
 from distcommit.core.errors import LostError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.records.sequences import SealedSequence, StepBatch
+from distcommit.core.records.sealed_sequences import SealedSequence, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition

@@ -15,7 +15,7 @@ from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.pipeline.maintenance.compaction_groups import CompactionPolicy
 from distcommit.pipeline.maintenance.published_files import PublishedFiles
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
@@ -155,7 +155,7 @@ def _abandon_and_compact(machine: SimulatedPosix) -> str:
 
 def _without_store(machine: SimulatedPosix) -> SimulatedPosix:
     fs = SimulatedFileSystem(machine)
-    owner = read_claim(fs, ROOTS.output)
+    owner = read_owner(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
     open_store(fs, ROOTS, "job", COMPACTED.buckets, create=True, lost_store_id=owner.store_id if owner else "")

@@ -13,7 +13,7 @@ from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.records.sequences import SealedSequence, StepBatch
+from distcommit.core.records.sealed_sequences import SealedSequence, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record

@@ -16,7 +16,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import SETTINGS
-from distcommit.stores.state.damaged_files import claim_path
+from distcommit.stores.state.damaged_files import owner_path
 from distcommit.stores.state.job_store import Roots, marker_path
 from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -63,8 +63,8 @@ def _paths(machine: SimulatedPosix) -> dict[str, str]:
     return {
         marker_path(ROOTS): "marker",
         max(settings_files): "settings",
-        claim_path(ROOTS.output): "output",
-        claim_path(ROOTS.staging): "staging",
+        owner_path(ROOTS.output): "output",
+        owner_path(ROOTS.staging): "staging",
     }
 
 

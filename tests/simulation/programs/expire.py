@@ -26,7 +26,7 @@ from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_time import TimePartition
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.snapshots.expiry_requests import put_expiry_request, readable_expiry_request
@@ -226,7 +226,7 @@ def _abandon_and_retain(machine: SimulatedPosix) -> str:
 def _store_lost() -> SimulatedPosix:
     machine = _half_published()
     fs = SimulatedFileSystem(machine)
-    owner = read_claim(fs, ROOTS.output)
+    owner = read_owner(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
     open_store(fs, ROOTS, "job", TIMED.buckets, create=True, lost_store_id=owner.store_id if owner else "")

@@ -9,7 +9,7 @@ from msgspec.structs import replace as replace_field
 from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Rebucket
 from distcommit.core.records.log_records import Done, Dropped, Intent, OperatorAction, OperatorDecision, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol.log_state import Fold

@@ -11,7 +11,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetStatus, SetWatermark
-from distcommit.core.records.sequences import StepBatch
+from distcommit.core.records.sealed_sequences import StepBatch
 from distcommit.core.watermark import Position, Watermark
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

@@ -10,7 +10,7 @@ from functools import partial
 
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.corrupt_log_tail import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
@@ -86,7 +86,7 @@ def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str
 def _lose_store(world: World, machine: SimulatedPosix) -> None:
     """Replace the store by a new, empty one."""
     fs = SimulatedFileSystem(machine)
-    owner = read_claim(fs, ROOTS.output)
+    owner = read_owner(fs, ROOTS.output)
     for path in _files(machine, ROOTS.store):
         machine.unlink(path)
     if owner is not None:

@@ -17,7 +17,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_field import FieldPartition
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
@@ -105,7 +105,7 @@ def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSourc
     """Return a violation, also if replaced files are still there two runs later."""
     wrong = _wrong(machine, world, *histories) or _wrong(machine, world, *histories)
     superseded = audit_store(world.store(machine), _THIRD.provenance, deep=True).superseded_files
-    return wrong or (f"{superseded} retired files are left" if superseded else "")
+    return wrong or (f"{superseded} superseded files are left" if superseded else "")
 
 
 def _initial_machine(world: World, *steps: ModelSource) -> SimulatedPosix:
@@ -163,7 +163,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 def _store_lost(world: World, *steps: ModelSource) -> SimulatedPosix:
     machine = _half_published(world, *steps)
     fs = SimulatedFileSystem(machine)
-    owner = read_claim(fs, ROOTS.output)
+    owner = read_owner(fs, ROOTS.output)
     for path in files_below(machine, ROOTS.store):
         machine.unlink(path)
     open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id if owner else "")

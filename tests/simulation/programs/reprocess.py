@@ -69,7 +69,7 @@ def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejecte
     """Return a violation, also if superseded files are still there two runs later."""
     wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
     superseded = _audit(machine).superseded_files
-    return wrong or (f"{superseded} retired files are left" if superseded else "") or _left_staged(machine)
+    return wrong or (f"{superseded} superseded files are left" if superseded else "") or _left_staged(machine)
 
 
 def _left_staged(machine: SimulatedPosix) -> str:

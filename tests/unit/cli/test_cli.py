@@ -26,7 +26,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError, FencedErro
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Postponed, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.launch_interface import JobFailedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.cli.exit_codes import exit_code_of
-from distcommit.cli.views.run_result_view import run_view
+from distcommit.cli.views.runs.run_result_view import run_view
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.cli.views.test_output import rendered

@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold

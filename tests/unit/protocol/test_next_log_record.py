@@ -23,7 +23,7 @@ from distcommit.core.records.log_records import (
     Record,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.log_state import Fold

@@ -20,7 +20,7 @@ from distcommit.core.records.log_records import (
     Record,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply

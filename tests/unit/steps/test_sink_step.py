@@ -21,7 +21,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
     releasing,
 )
-from distcommit.core.records.sequences import StepBatch
+from distcommit.core.records.sealed_sequences import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.sink_step import SinkCommitStep, open_committer
 from distcommit.steps.step_registry import dump_steps, load_steps

@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import (

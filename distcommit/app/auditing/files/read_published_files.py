@@ -12,7 +12,7 @@ from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
@@ -29,7 +29,7 @@ from distcommit.stores.folders.tombstones import (
 )
 from distcommit.stores.state.job_store import JobStore
 
-Found = TypeVar("Found")
+Content = TypeVar("Content")
 
 FEW_FILES = 4
 """Number of files up to which a file system without parallel calls reads without threads; also the fewest threads."""
@@ -153,8 +153,8 @@ def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: st
 
 
 def read_files(
-    fs: FileSystem, read: Callable[[str], Found], paths: Sequence[str], pool: ThreadPoolExecutor
-) -> Iterator[Found]:
+    fs: FileSystem, read: Callable[[str], Content], paths: Sequence[str], pool: ThreadPoolExecutor
+) -> Iterator[Content]:
     """Return the result of `read` for each file, in the order of `paths`."""
     few = FEW_FILES if fs.parallel_calls == 1 else 1
     return map(read, paths) if len(paths) <= few else pool.map(read, paths)

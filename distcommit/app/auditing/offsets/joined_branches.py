@@ -19,7 +19,7 @@ from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFil
 from distcommit.app.auditing.target_ledgers import Ledgers
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.previous_run import PreviousRun
-from distcommit.core.records.sequences import TargetEpochs
+from distcommit.core.records.sealed_sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.protocol.audit_expected_positions import earlier_readings_after, reach_after_start

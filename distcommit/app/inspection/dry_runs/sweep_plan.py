@@ -100,6 +100,6 @@ def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> S
     count("cuts", before)
     before = len(recorder.deleted)
     unreadable |= dict(delete_superseded(dry, states))
-    count("retired files", before)
+    count("superseded files", before)
     files = recorder.deleted
     return SweepResult(store.job, dict(counts), files[:_NAMED], len(files), at_targets, unreadable)

@@ -29,8 +29,8 @@ from distcommit.sinks.files.formats.text_values import check_columns
 FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
-WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats that are written once the metadata is known."""
+WHOLE_FILE_FORMATS: frozenset[FileFormat] = frozenset({"avro", "orc"})
+"""Formats whose files are written as a whole, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -50,7 +50,7 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 class Encoder(Protocol):
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Write a row group; raises ValueError for formats in `WHOLE`."""
+        """Write rows as a row group. Formats in `WHOLE_FILE_FORMATS` raise ValueError."""
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         """Write the last rows and the metadata, without closing the file. Raises ValueError if no rows were written at

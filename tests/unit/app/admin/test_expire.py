@@ -28,7 +28,7 @@ from distcommit.protocol.paths.output import is_tombstone
 from distcommit.protocol.paths.store import segment_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.split_by_time import TimePartition, folder_end_ms
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.tombstones import read_tombstone
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator.operator_actions import set_watermark
@@ -192,7 +192,7 @@ def test_lost_store_is_rebuilt_to_its_previous_watermarks_after_retention(place:
 def rebuilt(place: Place) -> None:
     """Lose the store, recreate it, and require the previous watermarks."""
     before = {urn: state.watermark for urn, state in stored_states(place.store()).items()}
-    owner = read_claim(place.fs, place.roots.output)
+    owner = read_owner(place.fs, place.roots.output)
     assert owner is not None
     shutil.rmtree(place.roots.store)
     store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)

@@ -14,7 +14,7 @@ from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFil
 from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.previous_run import PreviousRun
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offset_sets import OffsetSets

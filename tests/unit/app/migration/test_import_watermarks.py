@@ -15,7 +15,7 @@ from distcommit.cli.main import app
 from distcommit.core.commit_groups import bucket_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import Intent, Record
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.log_state import Fold

@@ -23,12 +23,11 @@ from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
-from distcommit.cli.views.demo_view import demo_view
-from distcommit.cli.views.dry_run_views import dry_run_view
+from distcommit.cli.views.demo_result_view import demo_view
 from distcommit.cli.views.migration_views import compare_view, import_view, rebuild_view
-from distcommit.cli.views.preview_view import preview_view
-from distcommit.cli.views.run_result_view import run_view
-from distcommit.cli.views.run_view_components import rejected_view
+from distcommit.cli.views.runs.preview_view import preview_view
+from distcommit.cli.views.runs.run_result_view import run_view
+from distcommit.cli.views.runs.run_view_components import rejected_view
 from distcommit.cli.views.view_components import listing
 from distcommit.core.records.run_counts import FlowCounts, RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons

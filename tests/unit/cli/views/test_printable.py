@@ -34,11 +34,12 @@ from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views import demo_view, migration_views, run_result_view
+from distcommit.cli.views import demo_result_view, migration_views
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.dry_run_views import release_plan_view, replay_plan_view, sweep_view
-from distcommit.cli.views.runs_view import cancel_view, recorded_run_view, runs_view
+from distcommit.cli.views.runs import run_result_view
+from distcommit.cli.views.runs.dry_run_views import release_plan_view, replay_plan_view, sweep_view
+from distcommit.cli.views.runs.recorded_runs_view import cancel_view, recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.verify_and_repair_view import verify_view
 from distcommit.core.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
@@ -65,7 +66,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     ImportResult: [migration_views.import_view],
     CompareResult: [migration_views.compare_view],
     RebuildResult: [migration_views.rebuild_view],
-    DemoResult: [demo_view.demo_view],
+    DemoResult: [demo_result_view.demo_view],
 }
 
 

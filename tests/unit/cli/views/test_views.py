@@ -17,10 +17,10 @@ from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepRow, 
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.dry_run_views import replay_plan_view
 from distcommit.cli.views.migration_views import compare_view
-from distcommit.cli.views.run_view_components import flow_table
-from distcommit.cli.views.runs_view import recorded_run_view, runs_view
+from distcommit.cli.views.runs.dry_run_views import replay_plan_view
+from distcommit.cli.views.runs.recorded_runs_view import recorded_run_view, runs_view
+from distcommit.cli.views.runs.run_view_components import flow_table
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_components import ExplainedTable
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from distcommit.core.records.log_records import Failed
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.drain import drain_partition

@@ -12,7 +12,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import FencedError
 from distcommit.core.records.log_records import Done, Gate, Intent, SetWatermark
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from distcommit.core.errors import FencedError, SourceUnavailableError
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import WorkUnit

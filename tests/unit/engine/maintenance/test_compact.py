@@ -41,7 +41,7 @@ from distcommit.sinks.files.footer import Footer, read_footer, read_published_fo
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.open_file import OpenFile
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
@@ -456,7 +456,7 @@ def test_job_whose_merged_file_is_missing_can_be_rebuilt(tmp_path: Path, monkeyp
 
 
 def rebuild(place: Files) -> None:
-    owner = read_claim(place.fs, place.roots.output)
+    owner = read_owner(place.fs, place.roots.output)
     assert owner is not None
     store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
     done = rebuild_store(

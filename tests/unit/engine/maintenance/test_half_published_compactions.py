@@ -13,7 +13,7 @@ from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -122,7 +122,7 @@ def rebuild(machine: Machine) -> None:
 
 
 def lose_the_store(machine: Machine) -> None:
-    owner = read_claim(COMPACTED.store(machine).fs, OUTPUT)
+    owner = read_owner(COMPACTED.store(machine).fs, OUTPUT)
     assert owner is not None
     for path in machine.paths(ROOTS.store):
         machine.remove(path)

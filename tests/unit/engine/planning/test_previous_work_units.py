@@ -13,7 +13,7 @@ from distcommit.app.inspection.work_unit_rows import WorkUnitRow, read_work_unit
 from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.engine.committing.build_previous_run import run_of_dataset
+from distcommit.engine.committing.work_unit_results import build_previous_run
 from distcommit.stores.state.job_lock import JobLock
 from tests.simulation.world import ROOTS
 from tests.unit.engine.committing.situations import WORLD
@@ -83,7 +83,7 @@ def test_listed_work_units_are_bounded_and_those_that_were_not_committed_come_fi
     plan = plan_of(MOST_WORK_UNITS + 10)
     *read, last = plan.work_units
     winners = [state_of(unit, TaskOutcome.SUCCEEDED) for unit in read]
-    run = run_of_dataset(7, plan, [*winners, state_of(last, TaskOutcome.FAILED)], winners)
+    run = build_previous_run(7, plan, [*winners, state_of(last, TaskOutcome.FAILED)], winners)
     assert run is not None
     assert (len(run.work_units), run.omitted_count) == (MOST_WORK_UNITS, 10)
     assert [unit.work_unit_id for unit in run.work_units[:2]] == [last.work_unit_id, read[0].work_unit_id]
@@ -92,7 +92,7 @@ def test_listed_work_units_are_bounded_and_those_that_were_not_committed_come_fi
 def test_size_of_listed_work_units_is_bounded() -> None:
     plan = plan_of(20)
     states = [state_of(unit, TaskOutcome.SUCCEEDED, text={"text": "x" * 4000}) for unit in plan.work_units]
-    run = run_of_dataset(7, plan, states, states)
+    run = build_previous_run(7, plan, states, states)
     assert run is not None
     assert (len(run.work_units), run.omitted_count) == (4, 16)
     assert len(msgspec.msgpack.encode(run.work_units)) <= MOST_BYTES + 10
@@ -105,7 +105,7 @@ def test_result_is_of_the_winner_or_else_of_the_last_attempt() -> None:
     read = state_of(unit, TaskOutcome.SUCCEEDED, 0, source={"at": 0})
 
     def result(*states: TaskState, winners: tuple[TaskState, ...] = ()) -> tuple[Any, ...]:
-        run = run_of_dataset(7, plan, states, winners)
+        run = build_previous_run(7, plan, states, winners)
         assert isinstance(run, PreviousRun)
         (only,) = run.work_units
         return only.outcome, only.attempts, only.properties

@@ -217,5 +217,5 @@ def test_without_threads_a_released_connection_is_closed_and_its_place_is_free(
 
 
 def test_kept_password_is_not_shown() -> None:
-    kept = connection_pool._Kept(FakeConnection(""), PASSWORD, 0, 0)
+    kept = connection_pool._IdleConnection(FakeConnection(""), PASSWORD, 0, 0)
     assert PASSWORD not in repr(kept)

@@ -28,9 +28,9 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.databases import prepared_transactions
-from distcommit.sinks.databases.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase_commit import prepared_transactions
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import Name, TwoPhaseCommitter
 from distcommit.testing.contracts.killed_processes import fork_server
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.databases.commit_steps import numbers, refused

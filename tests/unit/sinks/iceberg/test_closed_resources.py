@@ -18,7 +18,7 @@ from distcommit.sinks.iceberg.catalog import open_catalogs
 from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.sinks.sqlite.transactions import connected
+from distcommit.sinks.sqlite.sessions import connected
 from tests.unit.sinks.open_clients import open_below
 
 FS = LocalFileSystem(durable=False)

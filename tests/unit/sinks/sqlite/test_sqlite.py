@@ -28,8 +28,8 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.run_counts import SinkCounts
 from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
+from distcommit.sinks.sqlite.sessions import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
-from distcommit.sinks.sqlite.transactions import connected, transaction
 from distcommit.steps.sink_step import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget

@@ -21,7 +21,7 @@ from distcommit.core.records.deferred_records import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.read_failure_records import ReadFailure
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.pipeline import task_attempt

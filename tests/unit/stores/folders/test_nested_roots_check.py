@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.stores.logs.fencing import begin_run, claim_folders
+from distcommit.stores.logs.fencing import begin_run, take_ownership_of_folders
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 
 NAMES = ("store", "staging", "output")
@@ -72,7 +72,7 @@ def test_nested_jobs_created_at_the_same_time_are_refused_at_the_next_run(tmp_pa
     Path(inner.roots.output).rename(moved)
     again = open_store(inner.fs, Roots(inner.roots.store, inner.roots.staging, str(moved)), "inner", create=False)
     with pytest.raises(ConfigurationError, match=f"found a folder of job 'outer' at {outer.roots.output}"):
-        claim_folders(again)
+        take_ownership_of_folders(again)
 
 
 def _plain_file(place: Path) -> None:

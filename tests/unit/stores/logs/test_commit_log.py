@@ -20,7 +20,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.file_system import FolderEntry, NotPutError
 from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record
-from distcommit.core.records.sequences import SealedSequence, SequenceName
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

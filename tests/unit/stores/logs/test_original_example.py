@@ -10,7 +10,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Failed
-from distcommit.core.records.sequences import SequenceName
+from distcommit.core.records.sealed_sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.steps.rename_step import FsRenameCommitStep

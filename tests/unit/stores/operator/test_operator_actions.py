@@ -12,7 +12,7 @@ import pytest
 from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.records.sealed_sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

@@ -21,7 +21,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus, Intent, OperatorAction, Record
-from distcommit.core.records.sequences import SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import SealedSequence, SequenceName, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
-from distcommit.stores.logs.fencing import claim_folders
-from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, record_restored, set_file_aside
+from distcommit.stores.logs.fencing import take_ownership_of_folders
+from distcommit.stores.state.damaged_files import is_only_set_aside, owner_path, record_restored, set_file_aside
 from distcommit.stores.state.recorded_fixed_settings import read_settings, record_settings, replace_unreadable_settings
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.parts import Program, new_machine
@@ -19,12 +19,12 @@ PINNED = FixedSettings({"source.type": FixedSetting("kafka")})
 @pytest.mark.parametrize("root", [ROOTS.output, ROOTS.staging])
 def test_claim_that_was_set_aside_is_reported_until_it_is_restored(root: str) -> None:
     store = World().store(new_machine())
-    claim_folders(store)
-    path = claim_path(root)
+    take_ownership_of_folders(store)
+    path = owner_path(root)
     assert not is_only_set_aside(store.fs, ROOTS, path)
     set_file_aside(store.fs, ROOTS, path, RUN_ID)
     assert is_only_set_aside(store.fs, ROOTS, path)
-    claim_folders(store)
+    take_ownership_of_folders(store)
     assert not is_only_set_aside(store.fs, ROOTS, path)
     record_restored(store.fs, ROOTS, path)
     store.fs.delete(path)
@@ -35,7 +35,7 @@ def test_claim_restored_by_a_second_repair_is_recorded_beside_the_copy_of_the_fi
     """The first repair died after it had set the claim aside. The second one has another run id and no copy."""
     machine = DAMAGED_FILES[1].find()
     store = World(buckets=2).store(machine)
-    path = claim_path(ROOTS.staging)
+    path = owner_path(ROOTS.staging)
     set_file_aside(store.fs, ROOTS, path, RUN_ID)
     DAMAGED_FILES[1].act(machine)
     assert store.fs.status(path) is not None
@@ -45,10 +45,10 @@ def test_claim_restored_by_a_second_repair_is_recorded_beside_the_copy_of_the_fi
 
 def test_claims_of_both_folders_are_distinguished() -> None:
     store = World().store(new_machine())
-    claim_folders(store)
-    store.fs.delete(claim_path(ROOTS.output))
-    set_file_aside(store.fs, ROOTS, claim_path(ROOTS.staging), RUN_ID)
-    assert not is_only_set_aside(store.fs, ROOTS, claim_path(ROOTS.output))
+    take_ownership_of_folders(store)
+    store.fs.delete(owner_path(ROOTS.output))
+    set_file_aside(store.fs, ROOTS, owner_path(ROOTS.staging), RUN_ID)
+    assert not is_only_set_aside(store.fs, ROOTS, owner_path(ROOTS.output))
 
 
 def test_settings_are_recorded_above_the_damaged_document_before_it_is_set_aside() -> None:

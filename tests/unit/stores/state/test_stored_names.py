@@ -57,7 +57,7 @@ from distcommit.core.records.run_counts import (
 )
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Cause, Reason, Reasons
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
+from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     BranchResult,
@@ -91,7 +91,7 @@ from distcommit.sources.spark.staged_row_files import StagedFrame, StagedPart
 from distcommit.steps.rename_step import FsRenameCommitStep, _FileRow, _FolderRow
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
-from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner
+from distcommit.stores.folders.folder_ownership import OWNER_VERSION, Owner
 from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.attempt_counts import Attempt

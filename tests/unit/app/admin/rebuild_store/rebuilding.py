@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
-from distcommit.stores.folders.folder_claims import read_claim
+from distcommit.stores.folders.folder_ownership import read_owner
 from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -20,7 +20,7 @@ def rebuild(world: World, calls: SimulatedPosix, *, accept_gaps: bool = False) -
 
 def lose_the_store(machine: Machine, buckets: int = 2) -> None:
     """Recreate the store empty."""
-    owner = read_claim(SimulatedFileSystem(machine), OUTPUT)
+    owner = read_owner(SimulatedFileSystem(machine), OUTPUT)
     assert owner is not None
     put_back(machine, {})
     open_store(SimulatedFileSystem(machine), ROOTS, "job", buckets, create=True, lost_store_id=owner.store_id)

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.driver.run import recover, run
 from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
-from distcommit.stores.folders.folder_claims import Owner
+from distcommit.stores.folders.folder_ownership import Owner
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_store import JobStore
 from tests.simulation.programs.parts import replace_files

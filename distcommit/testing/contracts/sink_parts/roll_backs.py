@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 
 
 class RollBacks(SinkUnderTest):

@@ -1,4 +1,4 @@
-"""Transactions on a MariaDB server."""
+"""Sessions at a MariaDB server: connections, transactions, savepoints, and commit outcomes of errors."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from distcommit.sinks.kafka.producers import CatchableProducer, raising
+from distcommit.sinks.kafka.catchable_producer import CatchableProducer, raising
 from tests.unit.sinks.open_clients import client_threads
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext, releasing
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, StagingArea
-from distcommit.sinks.databases.prepared_transactions import TwoPhaseCommitter
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of
+from distcommit.sinks.databases.two_phase_commit.prepared_transactions import TwoPhaseCommitter
 
 
 class PreparedRows(StagedRows):

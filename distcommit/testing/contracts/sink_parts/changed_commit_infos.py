@@ -16,7 +16,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
     check_plain,
 )
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 
 _CALLS = 100
 """Calls that a commit in parts may need."""

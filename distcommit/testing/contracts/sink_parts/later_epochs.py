@@ -13,7 +13,7 @@ from pathlib import Path
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood, RetryLater
 from distcommit.testing.contracts.killed_processes import SHARED, commit_all, fork_server
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 
 _MANY = 8
 _LINES = 2

@@ -1,4 +1,4 @@
-"""Transactions on a PostgreSQL server."""
+"""Sessions at a PostgreSQL server: connections, transactions, and commit outcomes of errors."""
 
 from __future__ import annotations
 

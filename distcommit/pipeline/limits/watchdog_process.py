@@ -21,9 +21,9 @@ from types import TracebackType
 
 from distcommit.core.support.child_program_source import program_text
 from distcommit.core.work_units import TaskState
-from distcommit.pipeline.limits import watchdog_child
+from distcommit.pipeline.limits import watchdog_program
 from distcommit.pipeline.limits.time_limit import watched_by
-from distcommit.pipeline.limits.watchdog_child import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT
+from distcommit.pipeline.limits.watchdog_program import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.state.task_states import TaskStateWriter
 
@@ -112,7 +112,7 @@ class Watchdog:
         passed = [self._descriptor] if pidfd < 0 else [self._descriptor, pidfd]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", program_text(watchdog_child)]
+                [sys.executable, "-I", "-S", "-c", program_text(watchdog_program)]
                 + [str(number) for number in (self._descriptor, pidfd, os.getpid(), self._record_s)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

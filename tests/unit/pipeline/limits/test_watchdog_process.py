@@ -33,8 +33,8 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.branches.construct_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
-from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
-from distcommit.pipeline.limits.watchdog_child import Worker
+from distcommit.pipeline.limits.watchdog_process import LEAST_MARGIN_S, Watchdog
+from distcommit.pipeline.limits.watchdog_program import Worker
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.stuck_work_unit_record import failure_of
@@ -211,7 +211,7 @@ def test_consecutive_tasks_leave_no_process_and_no_descriptor(tmp_path: Path) ->
     code = f"""
 import os
 from pathlib import Path
-from tests.unit.pipeline.limits.test_watchdog import *
+from tests.unit.pipeline.limits.test_watchdog_process import *
 folder = Path({str(tmp_path)!r})
 before = os.listdir("/proc/self/fd")
 for _ in range(5):

@@ -1,4 +1,4 @@
-"""Transactions on an SQLite file."""
+"""Sessions with an SQLite file: connections, transactions, savepoints, and commit outcomes of errors."""
 
 from __future__ import annotations
 

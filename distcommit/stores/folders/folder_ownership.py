@@ -1,6 +1,6 @@
-"""Claims: each folder of a job names the job and the store that it belongs to.
+"""Ownership of folders: a file in each folder of a job, its *claim*, names the job and the store that own the folder.
 
-<staging>/.distcommit/owner.json        the claim: the job that owns the folder; written once
+<staging>/.distcommit/owner.json        the claim: written once
 <output>/.distcommit/owner.json
 """
 
@@ -33,15 +33,15 @@ class Owner(msgspec.Struct, frozen=True):
     store: str
 
 
-def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
-    """Claim an unclaimed root, durably; with `read_only`, only compare.
+def take_ownership(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
+    """Make `owner` the owner of `root`, durably, if it has none. `read_only`: only compare an existing claim.
 
     Raises:
-        StaleStoreError: if another store of the job has claimed it.
-        ConfigurationError: if another job has claimed it.
-        UnknownVersionError, CorruptError: for an unreadable claim.
+        StaleStoreError: if another store of the same job owns it.
+        ConfigurationError: if another job owns it.
+        UnknownVersionError, CorruptError: if the claim cannot be read.
     """
-    current_owner = read_claim(fs, root)
+    current_owner = read_owner(fs, root)
     if current_owner is None and read_only:
         return
     if current_owner is None:
@@ -50,13 +50,17 @@ def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -
         fs.make_folders(f"{root}/{OWNERSHIP_FOLDER}")
         fs.put_if_absent(f"{root}/{OWNERSHIP_FOLDER}/{OWNER}", encode_document(owner))
         fs.sync([f"{root}/{OWNERSHIP_FOLDER}"], root)
-        current_owner = read_claim(fs, root) or owner
+        current_owner = read_owner(fs, root) or owner
     if current_owner.store_id != owner.store_id:
         raise wrong_owner_error(root, current_owner, owner.job, f"the store with id {owner.store_id} at {owner.store}")
 
 
-def read_claim(fs: FileSystem, root: str) -> Owner | None:
-    """Return a folder's claim, or None; raises UnknownVersionError or CorruptError."""
+def read_owner(fs: FileSystem, root: str) -> Owner | None:
+    """Return the owner of a folder; None if it has none.
+
+    Raises:
+        UnknownVersionError, CorruptError: if the claim cannot be read.
+    """
     path = f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
     try:
         return decode_document(
@@ -73,7 +77,7 @@ def read_claim(fs: FileSystem, root: str) -> Owner | None:
 
 
 def wrong_owner_error(root: str, owner: Owner, job: str, store: str = "no store") -> DistcommitError:
-    """Return the error for another job's or store's folder."""
+    """Return the error for a folder that another job or store owns."""
     if owner.job == job:
         return StaleStoreError(
             "the folder was filled from another store of the job",

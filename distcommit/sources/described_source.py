@@ -1,4 +1,4 @@
-"""The extract settings of every source."""
+"""Base class of the settings of all sources: keys and delta fields that a job file declares."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SIZES = struct.Struct("<4I")
 """Byte lengths of the construct's name, and of import path, store and work unit at `TEXTS_AT`."""
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096
 _POLL_S = 0.5
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
 class Worker:
@@ -132,7 +132,7 @@ def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]
             failure.put()
         except Exception as error:  # noqa: BLE001 - any failure is retried: the worker must not hang forever
             sys.stderr.write(f"a stuck work unit could not be recorded: {type(error).__name__}\n")
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
         else:
             is_recorded.append(True)
             return

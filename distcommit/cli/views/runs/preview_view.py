@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.cli.views.run_result_view import run_view
+from distcommit.cli.views.runs.run_result_view import run_view
 from distcommit.cli.views.view_components import fact_table, good_verdict, new_table, page
 from distcommit.core.support.counts import count_of
 from distcommit.core.work_units import MAIN_BRANCH

@@ -34,7 +34,7 @@ from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
 from distcommit.sinks.databases.table_committer import CollisionError, RefusedError
-from distcommit.sinks.databases.two_phase_proofs import ProofCommitter
+from distcommit.sinks.databases.two_phase_commit.two_phase_proofs import ProofCommitter
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Building of a dataset's `PreviousRun`."""
+"""Results of a dataset's work units in this run. The record that ends the dataset's run contains them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, Pr
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 
-def run_of_dataset(
+def build_previous_run(
     epoch: int, plan: DatasetPlan, states: Sequence[TaskState], winners: Sequence[TaskState] = ()
 ) -> PreviousRun | None:
     """Return the results of a dataset's work units; None for maintenance.

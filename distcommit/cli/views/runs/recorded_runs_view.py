@@ -12,7 +12,7 @@ from rich.text import Text
 from distcommit.app.inspection.recorded_run_settings import RunSettingsResult
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.work_unit_rows import WorkUnitsResult, WorkUnitStatus
-from distcommit.cli.views.run_view_components import clock_time, deferred_records, flow_table
+from distcommit.cli.views.runs.run_view_components import clock_time, deferred_records, flow_table
 from distcommit.cli.views.view_components import (
     LISTED,
     ExplainedTable,

@@ -7,7 +7,12 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.inspection.rejected_records import unreadable_rows
-from distcommit.cli.views.run_view_components import deferred_records, flow_table, positions_lost, rejection_remedies
+from distcommit.cli.views.runs.run_view_components import (
+    deferred_records,
+    flow_table,
+    positions_lost,
+    rejection_remedies,
+)
 from distcommit.cli.views.view_components import (
     bad_verdict,
     fact_table,

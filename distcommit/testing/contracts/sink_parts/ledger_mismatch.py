@@ -12,7 +12,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin
 from distcommit.core.work_units import MAIN_BRANCH, SkippedRange
 from distcommit.sinks.files.offset_sets import offsets_of, parsed
-from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of
+from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest, batch_of
 
 _ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")
 
