@@ -1,7 +1,8 @@
-"""Folders of input files on any file system of fsspec, and in Azure Blob Storage.
+"""Folders of input files on any file system of fsspec, in Azure Blob Storage, and in Google Cloud Storage.
 
 Only reads and listings with sizes and times are used. Options come from fsspec's configuration
-(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment (`object_stores.blob_requests`).
+(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec). For Azure and Google, they come from the environment
+(`object_stores.blob_requests`).
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class InputFolder:
 
             scheme, _, place = self.url.partition("://")
             if scheme in BLOB_SCHEMES:
-                from distcommit.fs.object_stores.azure_input_files import InputBlobs  # noqa: PLC0415 - an extra
+                from distcommit.fs.object_stores.blob_input_files import InputBlobs  # noqa: PLC0415 - an extra
 
                 authority, _, folder = place.partition("/")
                 return InputBlobs(f"{scheme}://{authority}"), folder.strip("/")

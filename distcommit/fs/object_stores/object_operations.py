@@ -10,8 +10,8 @@ from typing import Protocol
 from distcommit.core.interfaces.file_system import FileAccess
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
-BLOB_SCHEMES = frozenset({"az", "abfss"})
-"""Schemes of Azure Blob Storage."""
+BLOB_SCHEMES = frozenset({"az", "abfss", "gs"})
+"""Schemes of Azure Blob Storage and Google Cloud Storage."""
 
 CALLS = 32
 """Maximum number of concurrent requests."""
@@ -28,11 +28,13 @@ class ObjectHead:
         size_bytes: size of the object in bytes.
         etag: ETag without quotes.
         metadata: the metadata that the writer set.
+        generation: number of the write in Google Cloud Storage; empty elsewhere.
     """
 
     size_bytes: int
     etag: str
     metadata: Mapping[str, str]
+    generation: str = ""
 
 
 class ObjectStoreOperations(NetworkFileOperations, Protocol):

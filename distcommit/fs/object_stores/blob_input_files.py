@@ -1,4 +1,4 @@
-"""Folders of input files in Azure Blob Storage, with the calls of fsspec that `InputFolder` uses.
+"""Folders of input files in Azure and Google Cloud Storage, with the calls of fsspec that `InputFolder` uses.
 
 Listings of the file system in `obstore` have no times, and other ETags than single blobs.
 """
@@ -18,7 +18,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class InputBlobs:
-    """Blobs of a container as files. `url` has scheme and authority."""
+    """Objects of a container or bucket as files. `url` has scheme and authority."""
 
     def __init__(self, url: str) -> None:
         self._requests = BlobRequests(url)
