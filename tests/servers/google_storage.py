@@ -170,7 +170,8 @@ class GoogleStorageServer(Server):
         required = headers.get("x-goog-if-generation-match")
         if required is not None and int(required) != (present.generation if present else 0):
             raise _RejectedError(412, "PreconditionFailed")
-        metadata, source = _metadata_of(headers), headers.get("x-goog-copy-source")
+        metadata: Mapping[str, str] = _metadata_of(headers)
+        source = headers.get("x-goog-copy-source")
         if source is not None:
             name, _, source_key = unquote(source).lstrip("/").partition("/")
             copied = _existing(self._buckets[name], source_key)
