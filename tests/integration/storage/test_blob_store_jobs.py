@@ -133,6 +133,6 @@ def test_check_reports_rejected_credentials(
     done = subprocess.run(
         [sys.executable, "-m", "distcommit", "check", str(job)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "AuthenticationRequired" in done.stdout
     assert key[-100:] not in done.stdout + done.stderr
