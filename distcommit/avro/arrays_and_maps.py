@@ -1,7 +1,4 @@
-"""Reader of arrays and maps. With many datums, items are decoded in lockstep; with few, items are separated first.
-
-Source: Apache Avro 1.12 specification, Binary Encoding.
-"""
+"""Reader of arrays and maps (Apache Avro 1.12 specification, Binary Encoding)."""
 
 from __future__ import annotations
 
@@ -13,18 +10,18 @@ import pyarrow as pa
 from distcommit.avro.lockstep_decoding import Datums, Fault, Integers, Skip, long_at
 
 MIN_LANES = 64
-"""Minimum number of datums for lockstep decoding. The items of fewer datums are first separated one at a time."""
+"""Least datums for lockstep decoding; items of fewer are first separated."""
 _MAX_WALKED = 65_536
-"""Maximum number of items that are separated before they are decoded together."""
+"""Items separated before they are decoded together."""
 
 
 def read_items(
     datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array, skip: Skip | None
 ) -> tuple[pa.Array, pa.Array]:
-    """Read the items of one array or map from each datum. Return the items in order of datums, and their offsets.
+    """Read each datum's array or map; return items in order, and offsets.
 
-    The first items of all datums are read together, then the second items, and so on. Once few datums have items left,
-    `skip` separates these items, and they are read together. Therefore the time does not depend on the longest array.
+    All first items are read together, then all second ones, until few datums are left, whose items `skip` separates. So
+    the time does not depend on the longest array.
     """
     items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
     chunks: list[pa.Array] = [empty]
@@ -53,10 +50,9 @@ def read_items(
 
 
 def _walked(datums: Datums, active: Integers, items_left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
-    """Yield the remaining items of the active datums in groups, each item with the index of its datum.
+    """Yield groups of remaining items with indices of datums.
 
-    After the last group, each datum's position is behind its array. A datum with a faulty item gets the fault, and no
-    more of its items are read.
+    Then positions are behind the arrays; a faulty item ends its datum.
     """
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():
@@ -99,7 +95,7 @@ def _group(datums: Datums, begins: list[int], ends: list[int], indices: list[int
 
 
 def _next_block(body: memoryview, position: int) -> tuple[int, int]:
-    """Return the number of items in the next block (0 after the last one), and the offset of its first item."""
+    """Return the number of items in the next block (0 after the last), and its offset."""
     count, position = long_at(body, position)
     if count < 0:
         _, position = long_at(body, position)
@@ -109,7 +105,7 @@ def _next_block(body: memoryview, position: int) -> tuple[int, int]:
 
 
 def _block_sizes(datums: Datums, rows: Integers) -> Integers:
-    """Read the number of items in the next block; 0 after the last one and for faulty datums."""
+    """Read sizes of next blocks; 0 after the last and for faults."""
     selected = datums.take(rows)
     count = selected.longs()
     with_size = np.flatnonzero(count < 0)

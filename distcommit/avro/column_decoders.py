@@ -1,7 +1,4 @@
-"""Decoders of Avro datums into Arrow columns, one class for each kind of encoding. `schema_resolution` combines them.
-
-Source: Apache Avro 1.12 specification, Binary Encoding.
-"""
+"""Decoders of Avro datums into Arrow columns (Apache Avro 1.12 specification, Binary Encoding)."""
 
 from __future__ import annotations
 
@@ -20,29 +17,29 @@ _MS_OF_DAY = 86_400_000
 
 
 class Column(Protocol):
-    """Decoder that reads the next value of each datum of a batch."""
+    """Decoder of the next value of each datum."""
 
     @property
     def type(self) -> pa.DataType: ...
 
     @property
     def min_bytes(self) -> int:
-        """Minimum size of an encoded value."""
+        """Of an encoded value."""
 
     def read(self, datums: Datums) -> pa.Array:
-        """Read one value of each datum. In the place of a faulty datum there is any value, or null."""
+        """Read one value of each datum; a faulty one has any value or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Decoder of Avro int and long, including dates and times, into a type that may be wider."""
+    """Decoder of int and long, dates and times, into a type that may be wider."""
 
     type: pa.DataType
-    """Type of the decoded column: an integer, a float, a date, a time or a timestamp."""
+    """Integer, float, date, time or timestamp."""
     is_int: bool
-    """Whether the values are encoded as int; if not, as long."""
+    """Encoded as int, otherwise long."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes."""
+    """Of an encoded value."""
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints() if self.is_int else datums.longs()
@@ -58,12 +55,12 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Reals:
-    """Decoder of Avro float and double, into a type that may be wider."""
+    """Decoder of float and double into a type that may be wider."""
 
     type: pa.DataType
-    """Type of the decoded column, a float or a double."""
+    """Float or double."""
     dtype: str
-    """NumPy type of the encoded values, little-endian; its size is a value's size."""
+    """NumPy type, little-endian."""
 
     @property
     def min_bytes(self) -> int:
@@ -76,7 +73,7 @@ class Reals:
 @dataclass(frozen=True, slots=True)
 class Booleans:
     min_bytes: int = 1
-    """Size of an encoded value in bytes, which is fixed."""
+    """The fixed size."""
 
     @property
     def type(self) -> pa.DataType:
@@ -88,12 +85,12 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Decoder of Avro bytes and string, into a binary or a string column."""
+    """Decoder of bytes and string."""
 
     type: pa.DataType
-    """Type of the decoded column, binary or string."""
+    """Binary or string."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the length of an empty one."""
+    """The length of an empty value."""
 
     def read(self, datums: Datums) -> pa.Array:
         return datums.texts(self.type)
@@ -102,7 +99,7 @@ class Texts:
 @dataclass(frozen=True, slots=True)
 class Fixed:
     type: pa.DataType
-    """Type of the decoded column: fixed-size binary, whose width is the size of a value."""
+    """Fixed-size binary, whose width is a value's size."""
 
     @property
     def min_bytes(self) -> int:
@@ -116,9 +113,9 @@ class Fixed:
 @dataclass(frozen=True, slots=True)
 class Decimals:
     type: pa.DataType
-    """Type of the decoded column, with precision and scale."""
+    """With precision and scale."""
     size: int | None
-    """Size of a value in bytes; None if each value has its length before it."""
+    """In bytes; None for a length before each value."""
 
     @property
     def min_bytes(self) -> int:
@@ -130,12 +127,12 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Decoder of an Avro enum into text."""
+    """Decoder of an enum into text."""
 
     symbols: tuple[str | None, ...]
-    """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
+    """By number; None without symbol and default of the reader."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: a symbol's number."""
+    """Of a symbol's number."""
 
     @property
     def type(self) -> pa.DataType:
@@ -152,7 +149,7 @@ class Symbols:
 @dataclass(frozen=True, slots=True)
 class Nulls:
     min_bytes: int = 0
-    """Size of an encoded value in bytes: a null takes none."""
+    """A null takes none."""
 
     @property
     def type(self) -> pa.DataType:
@@ -164,12 +161,12 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Decoder of a field that is not in the writer's schema. It returns the field's default for each datum."""
+    """A field's default, which the writer's schema lacks."""
 
     value: pa.Scalar
-    """The default, which every row gets."""
+    """For every row."""
     min_bytes: int = 0
-    """Size in bytes: the field is not in the data."""
+    """It is not in the data."""
 
     @property
     def type(self) -> pa.DataType:
@@ -182,11 +179,11 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class Record:
     written: Sequence[tuple[Column, int | None]]
-    """Decoders in the writer's order, each with its index in `fields`; None if the reader lacks the field."""
+    """In the writer's order, with indices in `fields`; None if the reader lacks one."""
     fields: Sequence[pa.Field]
-    """Fields of the decoded column, in the reader's order."""
+    """In the reader's order."""
     constants: Sequence[tuple[Constant, int]]
-    """Defaults of fields that are not in the writer's schema, each with its index in `fields`."""
+    """Defaults and their indices in `fields`."""
 
     @property
     def type(self) -> pa.DataType:
@@ -212,14 +209,14 @@ class Record:
 
 @dataclass(slots=True)
 class Skipped:
-    """Decoder that drops a recursive record in a field that the reader lacks."""
+    """Decoder that drops a recursive record that the reader lacks."""
 
     record: Record | None = None
-    """Decoder of the enclosing record of the same type; None until that decoder is built."""
+    """The enclosing record of the type, or None until it is built."""
     depth: int = 0
-    """Number of enclosing reads of this decoder at present; reading fails at `MAX_NESTING`."""
+    """Enclosing reads at present, up to `MAX_NESTING`."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes, as assumed while the record is not built."""
+    """Assumed while the record is not built."""
 
     @property
     def type(self) -> pa.DataType:
@@ -240,14 +237,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Decoder of one branch of a union. The union's column is a struct with a field for each branch."""
+    """A branch of a union, whose column is a struct of all."""
 
     column: Column
-    """Decoder of the branch itself."""
+    """Of the branch."""
     index: int
-    """Index of this branch's field. All other fields are null."""
+    """Of the field that is not null."""
     type: pa.DataType
-    """Type of the union's column: a struct with one field for each branch but null."""
+    """Struct of all branches but null."""
 
     @property
     def min_bytes(self) -> int:
@@ -262,11 +259,11 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Union:
     branches: Sequence[Column | None]
-    """Decoder of each branch; None if the reader cannot represent the branch."""
+    """None if the reader cannot represent one."""
     type: pa.DataType
-    """Type of the decoded column. A value of the branch null is a null row."""
+    """The branch null is a null row."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the branch's number."""
+    """Of the branch's number."""
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
@@ -294,13 +291,13 @@ class Union:
 @dataclass(frozen=True, slots=True)
 class Array:
     items: Column
-    """Decoder of the items."""
+    """Of the items."""
     item_field: pa.Field
-    """Name, type and nullability of the items in the decoded list."""
+    """Of the decoded list."""
     skip: Skip | None
-    """Function that finds the end of an encoded item without decoding it; None to decode all items in lockstep."""
+    """Finds an item's end; None to decode all in lockstep."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the end mark of an empty array."""
+    """Of an empty array."""
 
     @property
     def type(self) -> pa.DataType:
@@ -314,13 +311,13 @@ class Array:
 @dataclass(frozen=True, slots=True)
 class Map:
     values: Column
-    """Decoder of the values. Keys are text."""
+    """Of the values; keys are text."""
     value_field: pa.Field
-    """Name, type and nullability of the values in the decoded map."""
+    """Of the decoded map."""
     skip: Skip | None
-    """Function that finds the end of an encoded entry without decoding it; None to decode all entries in lockstep."""
+    """Finds an entry's end; None to decode all in lockstep."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the end mark of an empty map."""
+    """Of an empty map."""
 
     @property
     def type(self) -> pa.DataType:

@@ -1,7 +1,5 @@
-"""Compression codecs of container files. Decompression stops at a limit, because a few bytes can hold gigabytes.
-
-Source: Apache Avro 1.12 specification, Object Container Files.
-"""
+"""Compression codecs of container files (Apache Avro 1.12 specification, Object Container Files). Decompression stops
+at a limit, because a few bytes can hold gigabytes."""
 
 from __future__ import annotations
 
@@ -14,17 +12,17 @@ from typing import Literal
 import pyarrow as pa
 
 AvroCodec = Literal["null", "deflate", "snappy", "zstandard"]
-"""Codecs that files are written with."""
+"""For writing."""
 _CRC_BYTES = 4
 _PART_BYTES = 1 << 20
 
 
 class DamagedDataError(ValueError):
-    """Error of compressed data that cannot be decompressed."""
+    """Data that can't be decompressed."""
 
 
 class TooLargeError(ValueError):
-    """Error of compressed data that decompresses to more bytes than the limit."""
+    """Data that exceeds the limit."""
 
 
 def compress(codec: AvroCodec, data: bytes) -> bytes:
@@ -43,12 +41,7 @@ def compress(codec: AvroCodec, data: bytes) -> bytes:
 
 
 def decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
-    """Decompress a block with a codec of `CODECS`.
-
-    Raises:
-        DamagedDataError: if the data is damaged.
-        TooLargeError: if it decompresses to more than `max_bytes`.
-    """
+    """Decompress a block of `CODECS`; raises DamagedDataError or TooLargeError."""
     try:
         plain = CODECS[codec](data, max_bytes)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
@@ -84,7 +77,7 @@ def _zstandard(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:
-    """Decompress Snappy data, which begins with the size of the result. Avro puts a CRC32 of the result after it."""
+    """Decompress Snappy, with the size before and Avro's CRC32 after it."""
     body, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size = shift = 0
     for byte in body[:5]:
@@ -109,4 +102,4 @@ CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "bzip2": _bzip2,
     "xz": _xz,
 }
-"""Codecs that files are read with."""
+"""For reading."""

@@ -1,7 +1,5 @@
-"""Avro container files: a header with metadata, then blocks of records, each followed by the file's sync marker.
-
-Source: Apache Avro 1.12 specification, Object Container Files.
-"""
+"""Avro container files: header and blocks with sync markers (Apache Avro 1.12 specification, Object Container
+Files)."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import BinaryIO
 from distcommit.avro.compression import CODECS, DamagedDataError, TooLargeError, decompress
 
 MAX_BLOCK_BYTES = 64 << 20
-"""Maximum size of a header, and of a block both compressed and decompressed."""
+"""Of a header or block, also decompressed."""
 SYNC_BYTES = 16
 _SCHEMA, _CODEC = b"avro.schema", b"avro.codec"
 _MAGIC = b"Obj\x01"
@@ -24,8 +22,8 @@ class Header:
     """The header of a container file.
 
     Attributes:
-        metadata: values by key, as in the file, among them schema and codec.
-        sync: random bytes of the file, which follow each of its blocks.
+        metadata: by key, with schema and codec.
+        sync: random bytes after each block.
     """
 
     metadata: Mapping[bytes, bytes]
@@ -33,14 +31,14 @@ class Header:
 
     @property
     def schema(self) -> str:
-        """JSON text of the schema. Raises ValueError if there is none."""
+        """JSON text; raises ValueError without one."""
         if _SCHEMA not in self.metadata:
             raise ValueError("it is not an Avro file: its header has no schema")
         return self.metadata[_SCHEMA].decode()
 
     @property
     def codec(self) -> str:
-        """Codec of the blocks. Raises ValueError if it is unknown."""
+        """Of the blocks; raises ValueError if unknown."""
         codec = self.metadata.get(_CODEC, b"null").decode("utf-8", "replace")
         if codec not in CODECS:
             raise ValueError(f"its codec is {codec!r:.50}, and it must be one of {', '.join(CODECS)}")
@@ -55,16 +53,12 @@ def header_bytes(schema: bytes, codec: str, sync: bytes, metadata: Mapping[str, 
 
 
 def block_bytes(count: int, data: bytes, sync: bytes) -> bytes:
-    """Encode a block of `count` records, whose `data` is compressed."""
+    """Encode a block of `count` records in compressed `data`."""
     return b"".join((_encoded_long(count), _encoded_bytes(data), sync))
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Read the header and leave the stream at the first block.
-
-    Raises:
-        ValueError: if this is not an Avro file, or its header is larger than `MAX_BLOCK_BYTES`.
-    """
+    """Read up to the first block; raises ValueError for no Avro file, or above `MAX_BLOCK_BYTES`."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it is not an Avro file: it does not begin with Obj1")
     try:
@@ -74,11 +68,7 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of records of each block, and its decompressed bytes.
-
-    Raises:
-        ValueError: if a block is damaged, or larger than `max_bytes`.
-    """
+    """Yield number and decompressed bytes of records; raises ValueError for a damaged or too large block."""
     codec, number = header.codec, 0
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -102,7 +92,7 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYT
 
 
 def _metadata(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of the header. Each count and length is checked before memory is allocated for it."""
+    """Yield header entries, with sizes checked before allocation."""
     remaining = MAX_BLOCK_BYTES
     while count := _require_long(stream):
         if count < 0:

@@ -1,4 +1,4 @@
-"""Reader of Avro container files, which returns Arrow batches. `schema_resolution` lists the types."""
+"""Reader of Avro container files into Arrow batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from distcommit.schemas.schema_size_limits import (
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 4 << 20
 _MAX_EMPTY_RECORDS = 65_536
-"""Number of records that a block may have in excess of its bytes. Records of null fields take no bytes."""
+"""A block's records beyond its bytes; those of null fields take none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,22 @@ class _Limits:
 
 _INPUT_FILES = _Limits()
 _WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
-"""Limits for files that `container_writer` wrote. A block has at least one record of any size, up to the range of
-Arrow's 32-bit offsets. The levels include the root and the innermost type.
-"""
+"""For `container_writer`'s files, with a record of any size up to Arrow's 32-bit offsets, and root and innermost
+levels."""
 
 
 def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """Yield the records of an input file in batches of at most 8,192. All columns are nullable.
+    """Yield batches of at most 8,192 records with nullable columns.
 
     Raises:
-        ValueError: if this is not an Avro file, its schema has no columns, a record is faulty, or a limit is exceeded.
+        ValueError: for no Avro file, no columns, a faulty record or a limit.
     """
     header = read_header(stream)
     yield from _batches(stream, header, _reader(header, _INPUT_FILES, keeps_required=False), _INPUT_FILES)
 
 
 def read_table(stream: BinaryIO) -> pa.Table:
-    """Return all records of a file that `container_writer` wrote. Columns are nullable if their Avro type is a union
-    with null. Raises ValueError if the file is damaged.
-    """
+    """Return a `container_writer` file's records, nullable by their unions; raises ValueError."""
     header = read_header(stream)
     reader = _reader(header, _WRITTEN_FILES, keeps_required=True)
     return pa.Table.from_batches(_batches(stream, header, reader, _WRITTEN_FILES), schema=reader.schema)
@@ -77,7 +74,7 @@ def _reader(header: Header, limits: _Limits, keeps_required: bool) -> AvroReader
 
 
 def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file. If a block is damaged, raise only after the records of all earlier blocks."""
+    """Yield records; a damaged block raises after all earlier ones."""
     skip, batch = skip_of(reader.record), _Batch(reader)
     try:
         for number, (count, data) in enumerate(read_blocks(stream, header, limits.block_bytes)):
@@ -104,9 +101,7 @@ def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limi
 
 
 def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, first: int) -> list[int]:
-    """Return the offset of the end of each of `count` records that begin at `position`. Raises ValueError if the
-    data is too short.
-    """
+    """Return ends of `count` records; raises ValueError if the data is too short."""
     ends: list[int] = []
     try:
         for _ in range(count):
@@ -122,30 +117,28 @@ def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, 
 
 @dataclass(slots=True)
 class _Batch:
-    """Records of consecutive blocks, decoded together because each call costs time for each column."""
+    """Records of blocks, decoded together because each call costs time."""
 
     reader: AvroReader
     parts: list[bytes] = field(default_factory=list)
-    """The bytes of the records, one element for each block."""
+    """One for each block."""
     size: int = 0
     offsets: list[int] = field(default_factory=lambda: [0])
-    """Start of the first record, then the end of each record, in the joined parts."""
+    """Start, then ends, in the joined parts."""
     origins: list[tuple[int, int, int]] = field(default_factory=list)
-    """For each part: index of its first record in this batch, number of the block, and index of that record in the
-    block.
-    """
+    """By part: first record here, block, and that record in the block."""
 
     def has_room(self, count: int, size: int) -> bool:
         return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
 
     def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
-        """Add records of a block.
+        """Add a block's records.
 
         Args:
             data: bytes of the block.
-            begin: offset of the first record.
-            ends: offset of each record's end.
-            first: index of the first record in the block.
+            begin: of the first record.
+            ends: of each record.
+            first: index in the block.
         """
         self.origins.append((len(self.offsets) - 1, block, first))
         self.parts.append(data)
@@ -153,9 +146,7 @@ class _Batch:
         self.size += len(data)
 
     def decode(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records, if there are any, and clear the batch. If a record is faulty, yield only the records of
-        all earlier blocks, and raise ValueError.
-        """
+        """Yield and clear the records; a faulty one raises ValueError after all earlier blocks."""
         offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
         self.offsets, self.parts, self.origins, self.size = [0], [], [], 0
         if len(offsets) == 1:

@@ -1,9 +1,6 @@
-"""Writer of Avro container files.
+"""Writer of Avro container files (Apache Avro 1.12 specification, Object Container Files).
 
-fastavro encodes the records. It does not write the container, because it needs further libraries for zstandard and
-snappy, and cannot encode all timestamps: it converts them to Python's.
-
-Source: Apache Avro 1.12 specification, Object Container Files.
+fastavro encodes records only: its containers need more libraries, and its timestamps are Python's.
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ _MAX_BLOCK_ROWS = 4096
 def write_table(
     rows: pa.Table, codec: AvroCodec, metadata: Mapping[str, str], write: Callable[[bytes], object]
 ) -> None:
-    """Write a whole container file in blocks of about 256 KiB of Arrow data.
+    """Write a file in blocks of about 256 KiB of Arrow data.
 
     Args:
-        metadata: further entries of the header.
-        write: called with the file's bytes, part by part.
+        metadata: further entries.
+        write: called with each part.
 
     Raises:
         ConfigurationError: if a column can't be written to Avro.

@@ -1,8 +1,6 @@
-"""Functions that find the ends of consecutive datums. Container files store datums without lengths, but
-`lockstep_decoding` needs their offsets.
+"""The ends of consecutive datums, which container files lack and `lockstep_decoding` needs.
 
-Only lengths, branches and item counts are decoded here, one datum at a time. `lockstep_decoding` decodes the values
-afterwards, and rejects each datum that does not end at its offset.
+Only lengths, branches and counts are decoded; `lockstep_decoding` rejects values that end elsewhere.
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from distcommit.avro.lockstep_decoding import Buffer, Skip, long_at
 
 
 def skip_of(column: column_decoders.Column) -> Skip:
-    """Return a function that skips a value of a column. Raises TypeError if values cannot be skipped, because the
-    reader lacks a branch of a union, or the type is recursive.
-    """
+    """Return a function that skips a value; raises TypeError for a missing union branch or recursion."""
     match column:
         case column_decoders.Numbers() | column_decoders.Symbols():
             return _skip_long
@@ -40,9 +36,7 @@ def skip_of(column: column_decoders.Column) -> Skip:
 
 
 def item_skip(items: column_decoders.Column, *, has_key: bool) -> Skip | None:
-    """Return a function that skips an item of an array or, with `has_key`, an entry of a map; None if values
-    cannot be skipped.
-    """
+    """Return a function that skips an item (with `has_key` an entry), or None."""
     try:
         return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
     except TypeError:
@@ -82,7 +76,7 @@ def _sequence(skips: list[Skip]) -> Skip:
 
 
 def _record(fields: list[column_decoders.Column]) -> Skip:
-    """Return a function that skips a record. Adjacent fields of fixed sizes are skipped at once."""
+    """Return a function that skips a record, adjacent fixed sizes at once."""
     skips: list[Skip] = []
     size = 0
     for field in fields:
@@ -109,9 +103,7 @@ def _union(branches: list[Skip]) -> Skip:
 
 
 def _items(item: Skip) -> Skip:
-    """Return a function that skips an array or a map. It raises ValueError if the count of items exceeds the remaining
-    bytes, because each item takes at least a byte.
-    """
+    """Return a function that skips an array or map; more items than bytes raise ValueError."""
 
     def skip(data: Buffer, position: int) -> int:
         while True:

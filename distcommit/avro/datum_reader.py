@@ -1,7 +1,5 @@
-"""Parser of Avro schemas, and decoder of datums into record batches.
-
-Source: Apache Avro 1.12 specification, Schema Declaration and Schema Resolution.
-"""
+"""Parser of Avro schemas and decoder of datums (Apache Avro 1.12 specification, Schema Declaration and Schema
+Resolution)."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ from distcommit.schemas.schema_size_limits import (
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema in which all names are full names.
+    """A schema with full names.
 
     Attributes:
-        root: the type of the datums.
-        named: all named types of the schema and of those that it refers to, by full name.
+        root: type of datums.
+        named: types, also of referenced schemas.
     """
 
     root: AvroSchema
@@ -39,13 +37,10 @@ class ParsedSchema:
 
 
 def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
-    """Parse a schema.
+    """Parse a schema; raises UnusableSchemaError.
 
     Args:
-        referenced: JSON texts of the schemas that it refers to, each after those that it needs itself.
-
-    Raises:
-        UnusableSchemaError: if a text is not an Avro schema.
+        referenced: JSON texts, each after those that it needs.
     """
     named: dict[str, AvroSchema] = {}
     try:
@@ -64,17 +59,17 @@ def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
 
 
 class AvroReader:
-    """Decoder of the datums of one schema.
+    """Decoder of one schema's datums.
 
     Args:
-        writer: the schema that the datums were written with.
-        reader: the schema that they are read as; None for the writer's.
-        name: name of the only column, if the schema is not a record.
-        expansion: counter of the schema's columns, with their limits.
-        keeps_required: whether fields that have no null branch become required columns; otherwise all may be null.
+        writer: their schema.
+        reader: as which they are read; None for the same.
+        name: of the only column, unless a record.
+        expansion: counts columns.
+        keeps_required: whether fields without null are required columns.
 
     Raises:
-        UnusableSchemaError: if there is no column for a type, or the two schemas do not fit.
+        UnusableSchemaError: for a type without column, or unfit schemas.
     """
 
     def __init__(
@@ -102,7 +97,7 @@ class AvroReader:
         """Decode datums.
 
         Returns:
-            A record for each datum, and faults by index of the datum. The record of a faulty datum has no meaning.
+            A record for each, and faults by index, whose records have no meaning.
         """
         values = self.record.columns(datums)
         datums.finish()

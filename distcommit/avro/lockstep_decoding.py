@@ -1,10 +1,7 @@
-"""Decoder of the Avro datums of a batch in lockstep: each read decodes the next value of every datum at once.
+"""Decoder of a batch's Avro datums in lockstep, value by value (Apache Avro 1.12 specification, Binary Encoding).
 
-Avro's encoding has no offsets of fields, so a datum must be read from its start. NumPy reads one value of all datums
-together, which is 15 times as fast as decoding single datums. A faulty datum does not affect others, and a datum that
-ends too early or too late is always detected.
-
-Source: Apache Avro 1.12 specification, Binary Encoding.
+Without offsets of fields, datums must be read from their start; NumPy does that for all together, 15 times as fast.
+Faults do not affect other datums, and too early or late ends are always detected.
 """
 
 from __future__ import annotations
@@ -20,23 +17,22 @@ from distcommit.schemas.schema_size_limits import MAX_NESTING
 
 Integers = NDArray[np.int64]
 _PADDING = 64
-"""Bytes behind the last datum that may be read. More than the size of the longest number."""
+"""Readable bytes behind the last datum, more than the longest number."""
 MAX_LONG_BYTES = 10
 
 
 Buffer = bytes | memoryview
 Skip = Callable[[Buffer, int], int]
-"""Function that returns the offset behind the value at an offset. Raises IndexError if the data ends within a number,
-and ValueError for an impossible length. The returned offset may be past the end of the data.
-"""
+"""Returns the offset behind a value, maybe past the data. Raises IndexError if the data ends within a number, and
+ValueError for an impossible length."""
 
 
 def long_at(data: Buffer, position: int) -> tuple[int, int]:
-    """Decode the zig-zag number at an offset. Return the number and the offset behind it.
+    """Return a zig-zag number and the offset behind it.
 
     Raises:
         IndexError: if the data ends within the number.
-        ValueError: if the number has more than 10 bytes.
+        ValueError: for more than 10 bytes.
     """
     byte = data[position]
     if byte < 0x80:
@@ -52,8 +48,6 @@ def long_at(data: Buffer, position: int) -> tuple[int, int]:
 
 
 class Fault(IntEnum):
-    """Reason why a datum cannot be decoded."""
-
     NONE = 0
     TOO_SHORT = 1
     TOO_LONG = 2
@@ -88,14 +82,14 @@ REASONS = {
 
 
 class Datums:
-    """Read positions in the datums of a batch, with methods that read the next value of each datum.
+    """Read positions in a batch's datums.
 
     Args:
-        data: the bytes of all datums, followed by padding; see `of`.
-        position: offset of each datum's next value.
-        end: offset of each datum's end.
-        row: index of each datum in `faults`.
-        faults: the first fault of each datum of the batch, shared with the results of `take`.
+        data: with padding, see `of`.
+        position: of next values.
+        end: of datums.
+        row: in `faults`.
+        faults: first of each datum, shared with `take`.
     """
 
     __slots__ = ("data", "end", "faults", "position", "row")
@@ -107,7 +101,7 @@ class Datums:
 
     @classmethod
     def of(cls, data: NDArray[np.uint8], begin: Integers, end: Integers) -> Datums:
-        """Return the datums at ascending offsets of `data`. Their total size must be less than 2 GiB."""
+        """Return datums at ascending offsets, below 2 GiB in total."""
         first, last = (int(begin[0]), int(end[-1])) if len(begin) else (0, 0)
         padded = np.concatenate([data[first:last], np.zeros(_PADDING, np.uint8)])
         return cls(padded, begin - first, end - first, np.arange(len(begin)), np.zeros(len(begin), np.int8))
@@ -116,15 +110,15 @@ class Datums:
         return len(self.position)
 
     def take(self, indices: Integers) -> Datums:
-        """Return the datums at ascending indices. After reading from the result, pass it to `put_back`."""
+        """Return datums at ascending indices, to `put_back` after reading."""
         return Datums(self.data, self.position[indices], self.end[indices], self.row[indices], self.faults)
 
     def put_back(self, indices: Integers, selected: Datums) -> None:
-        """Set the positions of these datums to those of `selected`, the result of `take` for the same indices."""
+        """Set positions from the result of `take`."""
         self.position[indices] = selected.position
 
     def fail(self, mask: NDArray[np.bool_], fault: Fault) -> None:
-        """Record a fault for the datums in a mask, unless they have an earlier one, and move them to their end."""
+        """Record first faults of datums, and move these to their end."""
         if mask.any():
             rows = self.row[mask]
             self.faults[rows] = np.where(self.faults[rows], self.faults[rows], fault)
@@ -135,11 +129,11 @@ class Datums:
         return np.not_equal(self.faults[self.row], 0)
 
     def finish(self) -> None:
-        """Record a fault for each datum that has bytes left."""
+        """Record a fault for remaining bytes."""
         self.fail(self.position < self.end, Fault.TOO_LONG)
 
     def _advance(self, count: Integers | int) -> Integers:
-        """Advance each datum by `count` bytes and return the previous positions; 0 for datums that are too short."""
+        """Advance by `count` bytes; return previous positions, 0 for short datums."""
         begin = self.position
         self.position = begin + count
         over = self.position > self.end
@@ -166,7 +160,7 @@ class Datums:
         return numbers
 
     def ints(self) -> Integers:
-        """Read a number of at most 32 bits from each datum."""
+        """Read numbers of at most 32 bits."""
         values = self.longs()
         over = (values < -(2**31)) | (values >= 2**31)
         if over.any():
@@ -175,7 +169,6 @@ class Datums:
         return values
 
     def reals(self, dtype: str) -> NDArray[np.floating]:
-        """Read a floating-point number from each datum, in NumPy's type `dtype`."""
         size = np.dtype(dtype).itemsize
         at_any_offset = np.ndarray((len(self.data) - size + 1,), dtype, self.data, 0, (1,))
         return at_any_offset[self._advance(size)]
@@ -186,7 +179,7 @@ class Datums:
         return np.equal(values, 1)
 
     def lengths(self) -> Integers:
-        """Read the length of the next value, in bytes, from each datum; 0 for datums that are too short."""
+        """Read lengths; 0 for short datums."""
         lengths = self.longs()
         impossible = (lengths < 0) | (lengths > self.end - self.position)
         self.fail(impossible, Fault.LENGTH)
@@ -199,10 +192,9 @@ class Datums:
         return values if pa.types.is_binary(arrow_type) else self._as_text(values)
 
     def _slices(self, begin: Integers, lengths: Integers) -> pa.Array:
-        """Return one binary value for each pair of begin and length, without a loop in Python.
+        """Return binary slices without a loop in Python.
 
-        The pairs must be ascending and disjoint: they are the even values of one Arrow array, and the gaps between them
-        the odd ones.
+        Pairs must be ascending and disjoint: they are the even values of one array, and the gaps the odd ones.
         """
         if not len(begin):
             return pa.array([], pa.binary())
@@ -221,7 +213,7 @@ class Datums:
             return pa.compute.if_else(pa.array(valid), values, pa.scalar(b"", pa.binary())).cast(pa.string())
 
     def fixed(self, size: int) -> NDArray[np.uint8]:
-        """Read `size` bytes from each datum, as a matrix with a row for each datum."""
+        """Read `size` bytes as a matrix of rows."""
         begin = self._advance(size)
         if len(self.data) < size:
             return np.zeros((len(begin), size), np.uint8)
@@ -229,7 +221,7 @@ class Datums:
         return matrix
 
     def decimals(self, arrow_type: pa.DataType, size: int | None) -> pa.Array:
-        """Read a decimal from each datum: big-endian two's complement of `size` bytes, or with its length before it."""
+        """Read decimals: big-endian two's complement of `size` bytes, or with a length."""
         if size is None:
             lengths = self.lengths()
             begin = self.position
@@ -254,7 +246,7 @@ class Datums:
         return decimals
 
     def _without_sign_bytes(self, begin: Integers, lengths: Integers, width: int) -> tuple[Integers, Integers]:
-        """Remove leading bytes that only repeat the sign, until `width` bytes remain."""
+        """Remove sign bytes down to `width`."""
         begin, lengths = begin.copy(), lengths.copy()
         for row in np.flatnonzero(lengths > width):
             value = self.data[begin[row] : begin[row] + lengths[row]]

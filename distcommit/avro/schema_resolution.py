@@ -67,28 +67,27 @@ _MAX_PRECISION = 76
 
 @dataclass(slots=True)
 class Resolution:
-    """Builder of the decoders for data of a writer's type that is read as a reader's type."""
+    """Builder of the decoders from writer's to reader's types."""
 
     written_names: Mapping[str, AvroSchema]
-    """Named types of the writer's schema, by full name."""
+    """The writer's, by full name."""
     read_names: Mapping[str, AvroSchema]
-    """Named types of the reader's schema, by full name."""
+    """The reader's, by full name."""
     expansion: Expansion
-    """Counter that limits the number of columns."""
+    """Limits the number of columns."""
     keeps_required: bool = False
-    """Whether fields without a null branch become required columns. If not, all columns are nullable, so that records
-    of several schemas fit one table.
-    """
+    """Whether fields without a null branch become required columns. If not, all are nullable, so that records of
+    several schemas fit one table."""
     open_records: list[str] = field(default_factory=list)
-    """Names of the records that enclose the current type, to detect recursion."""
+    """Enclosing records, to detect recursion."""
     skipped: dict[str, column_decoders.Skipped] | None = None
-    """Enclosing records by name, while a field that the reader lacks is built; otherwise None."""
+    """Enclosing records while a field that the reader lacks is built; otherwise None."""
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return the decoder for a type.
+        """Return a type's decoder.
 
         Args:
-            path: path of the field, for messages; empty for the schema itself.
+            path: for messages; empty for the root.
 
         Raises:
             UnusableSchemaError: if Arrow has no type for it, or the two types are incompatible.
@@ -161,7 +160,7 @@ class Resolution:
         return column_decoders.Record(written, arrow_fields, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> column_decoders.Constant:
-        """Return the default of a field, decoded from the bytes that fastavro encodes it to."""
+        """Return a field's default, from fastavro's bytes."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
         column = self._of_reader().column(reader["type"], reader["type"], path)
@@ -177,7 +176,6 @@ class Resolution:
         return column_decoders.Constant(column.read(Datums.of(datum, np.array([0]), np.array([len(datum)])))[0])
 
     def _of_reader(self) -> Resolution:
-        """Return a resolution that reads data of the reader's own schema."""
         return Resolution(self.read_names, self.read_names, self.expansion, open_records=list(self.open_records))
 
     def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
@@ -202,7 +200,6 @@ class Resolution:
         return column_decoders.Union(branches, types.pop() if types else pa.null())
 
     def _own_union(self, members: list[AvroSchema], path: str) -> column_decoders.Column:
-        """Return the decoder of a union that is read by the schema it was written with."""
         if not members:
             raise UnusableSchemaError(f"{_at(path)} is a union without branches")
         is_null = [_kind(_definition(item, self.read_names)) == "null" for item in members]
@@ -219,9 +216,7 @@ class Resolution:
         return column_decoders.Union(branches, built[0].type if built else pa.null())
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return the decoder of a type that is read as a union. It uses the branch of the same kind, or else the first
-        compatible one.
-        """
+        """Return the decoder as a union's branch, of the same kind or else the first compatible."""
         members = [_definition(item, self.read_names) for item in reader]
         if any(isinstance(item, list) for item in members):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
@@ -314,7 +309,6 @@ def _enum(writer: AvroSchema, reader: AvroSchema) -> column_decoders.Symbols:
 
 
 def _definition(schema: AvroSchema, named: Mapping[str, AvroSchema]) -> AvroSchema:
-    """Return the definition of a type that the schema names or wraps."""
     if isinstance(schema, str) and schema not in _PRIMITIVES:
         return named[schema]
     if isinstance(schema, dict) and isinstance(schema["type"], dict | list):

@@ -1,7 +1,4 @@
-"""Avro schemas for Arrow data that is written to files.
-
-Timestamps and dates are encoded as integers, because Python's types cannot represent all of them.
-"""
+"""Avro schemas for Arrow data, with times as integers, which Python's types cannot all represent."""
 
 from __future__ import annotations
 
@@ -34,23 +31,17 @@ _UNITS = {"ms": "millis", "us": "micros"}
 
 
 def avro_schema(schema: pa.Schema) -> AvroSchema:
-    """Return the Avro record type of an Arrow schema. Nullable columns become unions with null.
-
-    Raises:
-        ConfigurationError: if Avro has no type for a column, or the column's name is not a valid Avro name.
-    """
+    """Return the record type, nullable as unions; raises ConfigurationError for a type or name."""
     return _record(list(schema), "record", "", "")
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema to cast columns to before encoding: timestamps and dates as integers, dictionaries as their
-    values.
-    """
+    """Return the schema for encoding: times as integers, dictionaries as values."""
     return pa.schema([pa.field(f.name, replace_types(f.type, _plain_type), f.nullable) for f in schema])
 
 
 def without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """Remove logical types, which do not affect the encoding, from an Avro schema."""
+    """Remove logical types, which do not affect the encoding."""
     if isinstance(schema, list):
         return [without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):

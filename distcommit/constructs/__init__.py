@@ -1,8 +1,7 @@
-"""Constructs: the processing steps between source and sinks. They are converters, checkers and fork operators.
+"""Constructs: converters, checkers and fork operators between source and sinks.
 
-`TYPES` lists them by the section and type in a job file. The class of a section is the construct itself. This package
-must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then
-`construct_settings`, then `converters.projection`.
+Must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then
+`construct_settings`.
 """
 
 from __future__ import annotations
@@ -58,6 +57,4 @@ TYPES: Mapping[str, Mapping[str, str]] = {
         "python": "custom_constructs:PythonFork",
     },
 }
-"""Module below this package and class, by section and type of the job file. Only the classes that a job uses are
-imported.
-"""
+"""Module below this package and class, by section and type; only a job's own are imported."""

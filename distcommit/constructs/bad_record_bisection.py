@@ -1,4 +1,4 @@
-"""Conversion of a batch, which finds bad records by bisection."""
+"""Conversion of a batch with bisection of bad records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_
 from distcommit.core.interfaces.constructs import Converted
 
 ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]
-"""Converted records, and the input row of each; None if each record has the number of its input row."""
+"""Converted records and the input row of each; None if each has the number of its input row."""
 
 
 def convert_or_bisect(
@@ -21,16 +21,16 @@ def convert_or_bisect(
     reason: Callable[[Exception, int], str],
     cut: int = 0,
 ) -> Converted:
-    """Convert a whole batch. If that fails, convert each half, down to single rows, and reject the rows that fail.
+    """Convert a batch; if that fails, bisect, and reject single rows that fail.
 
-    With k bad rows among n, `make` is called at most about 2 k log2(n) times.
+    With k bad rows among n, `make` is called about 2 k log2(n) times.
 
     Args:
-        make: converts a part of the batch. It must fail for a single row only if the row is bad.
-        schema: schema of the converted records.
-        failures: errors of `make` that mean bad rows, besides panics of native code. Other errors are raised.
-        reason: returns the rejection reason of an error and a row.
-        cut: the first row that may be bad, if known. The batch is first split there.
+        make: must fail for a single row only if it is bad.
+        schema: of the result.
+        failures: errors of bad rows, besides native panics; others are raised.
+        reason: of an error and a row.
+        cut: first row that may be bad, where the batch is split first.
     """
     caught: tuple[type[Exception], ...] = (
         (*failures, ForeignError) if isinstance(failures, tuple) else (failures, ForeignError)

@@ -1,4 +1,4 @@
-"""Times of the years 1 to 9999 in UTC, which all readers can hold, and times as ISO text."""
+"""Times of the years 1 to 9999 in UTC, which all readers can hold."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST = (1 << 63) - 1
 _ISO_SECONDS = b"0000-00-00T00:00:00"
 _ISO_LONGEST = 27
-"""Characters of an ISO time with microseconds and Z."""
+"""Characters with microseconds and Z."""
 OUTSIDE_CALENDAR = "a time is not within the years 1 to 9999 in UTC"
 
 
 def are_within_calendar(array: pa.Array) -> bool:
-    """Return whether all dates and times of an array, at any depth, are in the years 1 to 9999 in UTC.
+    """Return whether all times, at any depth, are in the years 1 to 9999 in UTC.
 
-    Nanosecond times within a day of their type's limits count as outside, because Arrow computes a wrong local day.
+    Nanosecond times within a day of their limits are outside, because Arrow computes a wrong local day.
     """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
@@ -36,7 +36,7 @@ def are_within_calendar(array: pa.Array) -> bool:
 
 
 def display_text(array: pa.Array, row: int) -> str:
-    """Return a value in Python's notation, or its stored number if Python can't represent it."""
+    """Return a value in Python's notation, or its stored number."""
     value = array[row]
     try:
         return repr(value.as_py())
@@ -55,7 +55,6 @@ def _are_within(array: pa.Array) -> bool:
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int]:
-    """Return the least and the greatest number that a type stores for a time within the calendar."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY, _LAST_DAY
     a_second = _UNITS["ms" if pa.types.is_date64(kind) else kind.unit]
@@ -65,11 +64,9 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def are_uniform_utc_times(texts: pa.Array) -> bool:
-    """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal numbers of digits. False if there
-    are none, or nulls.
+    """Return whether all texts look like `2024-02-29T12:00:00.123456Z`, with equal digits.
 
-    The years must be 1000 to 9899. Months and days are not checked. If the result is False, the texts may still be
-    times.
+    Years must be 1000 to 9899; months and days are not checked. Other texts may still be times.
     """
     rows = len(texts)
     if not rows or texts.null_count:

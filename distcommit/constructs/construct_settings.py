@@ -1,4 +1,4 @@
-"""Base classes of the sections of constructs, and settings by dataset."""
+"""Base classes of the sections of constructs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ConverterSettings(StageSettings, Converter):
 
     groups_schemas: ClassVar[bool] = True
     process_local: ClassVar[frozenset[str]] = frozenset()
-    """Cached properties that are not pickled: each process has its own."""
+    """Cached properties that are not pickled."""
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
@@ -54,12 +54,7 @@ class ConverterSettings(StageSettings, Converter):
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:
-        """Return the converter's columns, as far as they are known.
-
-        Raises:
-            ConfigurationError: if records with these columns can't be converted: a column is missing, or has a wrong
-                type.
-        """
+        """Return the converter's columns, as far as known; raises ConfigurationError if one is missing or wrong."""
 
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         return self.convert_columns(Columns.of(schema)).full_schema()
@@ -76,16 +71,14 @@ class CheckerSettings(StageSettings):
     level: Level = "mandatory"
 
     def required_columns(self) -> Sequence[str]:
-        """Return the columns that the checker needs of every record."""
+        """Return the columns that every record needs."""
         return ()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if records of the schema can't be checked."""
+        """Raise ConfigurationError if such records can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """Check records by the columns that are known before reading. Raises ConfigurationError if they can't be
-        checked.
-        """
+        """Check the columns known before reading; raises ConfigurationError."""
         schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
@@ -113,13 +106,13 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
 
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:
-        """Return the branches that the section names; None if the operator accepts any branches."""
+        """Return the named branches; None if any are accepted."""
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
-        """Return whether a branch may accept records with these columns. True if not all columns are known.
+        """Return whether a branch may accept such records; True if columns are unknown.
 
         Raises:
-            ConfigurationError: if the branch cannot decide about records with the known columns.
+            ConfigurationError: if the branch cannot decide.
         """
         schema = columns.full_schema()
         return schema is None or self.accepts(branch, schema)
@@ -134,16 +127,16 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
 
 
 class Matching(Protocol):
-    """Settings of the datasets whose names match a pattern."""
+    """Settings by pattern of dataset names."""
 
     @property
     def match(self) -> str:
-        """The pattern, with `*` and `?`."""
+        """With `*` and `?`."""
 
 
 Settings = TypeVar("Settings", bound=Matching)
 
 
 def matching_settings(name: str, datasets: Iterable[Settings]) -> Settings | None:
-    """Return the first settings whose pattern matches the dataset; None if none does."""
+    """Return the first settings whose pattern matches, or None."""
     return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

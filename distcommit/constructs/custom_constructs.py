@@ -1,4 +1,4 @@
-"""Custom converters, checkers and forks: the sections of type `python`."""
+"""The sections of type `python`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base class of custom converters of single records, each a dict. Converters of Arrow batches are faster."""
+"""Base class of custom converters of dicts, slower than those of Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RecordConverter(Converter):
 
     @abstractmethod
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
-        """Return the schema of the converted records. It may be None only if `unit` is None."""
+        """Return the result's schema; None only if `unit` is None."""
 
     @abstractmethod
     def convert_record(
@@ -31,15 +31,14 @@ class RecordConverter(Converter):
     ) -> Record | Iterable[Record] | None:
         """Convert a record to one record, to several, or to None, which filters it.
 
-        A missing field is null. A field that is not in the schema, or a null in a field that is not nullable, rejects
-        the record.
+        A missing field is null; one that is not in the schema, or null against it, rejects the record.
 
         Args:
-            output_schema: the result of `convert_schema`.
+            output_schema: from `convert_schema`.
 
         Raises:
-            RecordError, ValueError: with the rejection reason. Any other error that is not a DistcommitError also
-                rejects the record; its type precedes its text in the reason.
+            RecordError, ValueError: with the rejection reason. Others but DistcommitError also reject, by type and
+                text.
         """
 
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
@@ -82,7 +81,7 @@ class RecordConverter(Converter):
 
 
 def _records(batch: pa.RecordBatch) -> list[Record] | None:
-    """Return all records; None if Python can't represent a time of one of them."""
+    """Return all records; None if Python can't represent a time."""
     try:
         return list(batch.to_pylist())
     except (OverflowError, ValueError):
@@ -90,7 +89,7 @@ def _records(batch: pa.RecordBatch) -> list[Record] | None:
 
 
 def _misfits(record: Mapping[str, Any], fields: Iterable[pa.Field], path: str) -> Iterator[str]:
-    """Yield the values, at any depth, that Arrow would silently drop or would accept against the schema."""
+    """Yield values that Arrow would silently drop or accept against the schema."""
     of_name = {field.name: field for field in fields}
     yield from (f"{path}{name} is not in the converter's schema" for name in record if name not in of_name)
     for name, field in of_name.items():

@@ -1,4 +1,4 @@
-"""Parser of numbers, dates and times in text, and inference of their types."""
+"""Parser of numbers and times in text, and inference of types."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TextForms:
     """Notation of numbers, dates and times in text.
 
     Attributes:
-        decimal: decimal point.
-        thousands: separator of groups of three digits; empty for none.
-        dates: formats of dates as for `strptime`, besides `YYYY-MM-DD`.
-        timestamps: formats of timestamps as for `strptime`, besides ISO 8601.
+        decimal: its point.
+        thousands: separator of three digits; empty for none.
+        dates: for `strptime`, besides `YYYY-MM-DD`.
+        timestamps: for `strptime`, besides ISO 8601.
     """
 
     decimal: str = "."
@@ -39,7 +39,7 @@ class TextForms:
     timestamps: tuple[str, ...] = ()
 
     def parse(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Return text as values of a type. Empty text becomes null, unless the type is text.
+        """Parse a type; empty text is null, unless it is text.
 
         Raises:
             pa.ArrowInvalid: if a value does not fit the type.
@@ -58,7 +58,7 @@ class TextForms:
         return exact_cast(texts, kind)
 
     def infer(self, column: pa.Array) -> str | None:
-        """Return the narrowest type, as a job file writes it, of all values; None if all are null or empty."""
+        """Return the narrowest type of all values; None without values."""
         texts = pc.utf8_trim_whitespace(column.cast(pa.string()).drop_null()).unique()
         texts = texts.filter(pc.not_equal(texts, ""))
         if not len(texts):
@@ -73,9 +73,8 @@ class TextForms:
         return next((name for name in ("date", "timestamp") if self._fits(texts, name)), "string")
 
     def first_word(self, column: pa.Array) -> int | None:
-        """Return the index of the first value that is neither a number nor a code of digits, if more than half of the
-        values are numbers; otherwise None. Null and empty values do not count.
-        """
+        """Return the index of the first value that is neither number nor code, if over half of the values are numbers;
+        otherwise None."""
         texts = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
         plain = pc.replace_substring(texts, self.thousands, "") if self.thousands else texts
         is_number = pc.match_substring_regex(pc.replace_substring(plain, self.decimal, "."), _FLOAT)
@@ -98,7 +97,6 @@ class TextForms:
             return None
 
     def _plain_numbers(self, texts: pa.Array) -> pa.Array:
-        """Return numbers without separators of thousands, and with a point."""
         if self.thousands:
             separator, decimal = re.escape(self.thousands), re.escape(self.decimal)
             grouped = rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({decimal}\d*)?$"
@@ -120,7 +118,7 @@ def _all(texts: pa.Array, pattern: str) -> bool:
 def _times(
     texts: pa.Array, formats: Sequence[str], kind: pa.DataType, iso: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """Parse texts by the first format that fits, or else as ISO 8601."""
+    """Parse texts by the first fitting format, or as ISO 8601."""
     if not formats:
         return iso(texts, kind)
     distinct = texts.dictionary_encode()

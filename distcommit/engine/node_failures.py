@@ -1,7 +1,6 @@
-"""Failures that may be the node's: a missing package, no temporary folder, a failed local disk.
+"""Failures that may be the node's.
 
-A task that meets such a failure raises NodeFailedError. Spark then runs it again on another executor and counts the
-failure for this one. All finished work is in the store, so the repeated task does only the rest.
+Spark repeats such a task on another executor, which does only the unfinished rest.
 """
 
 from __future__ import annotations
@@ -36,10 +35,8 @@ class NodeFailedError(Exception):
 
 
 def hand_back(settings: RunSettings, error: BaseException | None) -> None:
-    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task.
-
-    The caller must have stored nothing about the failure.
-    """
+    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task. The caller must
+    have stored nothing about the failure."""
     if settings.hands_back and any(_is_of_node(cause, settings.store.fs) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
 
@@ -53,11 +50,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_of_node(error: BaseException, fs: FileSystem) -> bool:
-    """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
+    """Return whether an error may be the node's: a missing package, no temporary folder, or a failed local disk.
 
     Args:
-        fs: the file system of the job's folders. If the path in the error is not on the local disk, and its folder does
-            not exist on this machine, the error is the target's.
+        fs: of the job. A path that is neither on the local disk nor in a folder of this machine is the target's.
     """
     if isinstance(error, ImportError | NodeFailedError):
         return True

@@ -1,8 +1,6 @@
-"""The event stream of a run: typed events, and the interface of observers.
+"""The event stream of a run.
 
-A task reports its events to the driver when its phase ends. The report contains a limited number of events of each
-type, and the number of events left out (`EventsLeftOut`). The counts in the report include events left out. Times are
-milliseconds since 1970.
+Tasks report events at the end of a phase, limited by type (`EventsLeftOut`); counts include all.
 """
 
 from __future__ import annotations
@@ -21,51 +19,47 @@ logger = logging.getLogger(__name__)
 
 
 class RunBegan(msgspec.Struct, frozen=True):
-    """The run has begun and has its epoch."""
-
     run_id: str
-    """The run's id."""
+    """Unique id."""
     epoch: int
-    """The run's epoch."""
+    """Fencing number."""
     job: str
-    """Name of the job."""
+    """Its name."""
     command: str
-    """The command that started the run."""
+    """That started the run."""
     requested_by: str
-    """The user or service that gave the command."""
+    """User or service."""
     at_ms: int
-    """Time of the start."""
+    """Milliseconds since 1970."""
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
-    """A phase has begun."""
-
     phase: str
-    """Name of the phase."""
+    """Its name."""
     at_ms: int
-    """Time of the start."""
+    """Milliseconds since 1970."""
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """Progress of one task, or of all tasks of the run so far together. The sum is reported about twice a second."""
+    """Progress of one task, or of all tasks together, which is reported about twice a second."""
 
     phase: str = ""
-    """Name of the phase."""
+    """Its name."""
     counts: RunCounts = RunCounts()
-    """Counts so far: records and bytes read, steps executed, datasets committed, failures."""
+    """So far: records and bytes read, steps executed, datasets committed, failures."""
     tasks_running: int = 0
-    """Tasks that have begun and not ended."""
+    """Not ended yet."""
     tasks_finished: int = 0
-    """Tasks that have ended."""
+    """Ended so far."""
     slowest: float = 0.0
-    """Lowest read rate of a running task since its start, in records per second; 0 before the first record."""
+    """Records per second of a running task; 0 before the first."""
     fastest: float = 0.0
-    """Highest read rate of a running task since its start, in records per second."""
+    """Records per second of a running task."""
     spent: dict[str, float] = {}
-    """Seconds by activity, summed over all tasks.
+    """Seconds by activity of all tasks.
 
-    Activities are `read` (the extractor), each converter and checker by name, `write` (the sink's writer; behind a fork
-    with the branch in front) and `commit`.
+    Activities are `read` (the extractor), converters and checkers by name, `write` (behind a fork with the branch in
+    front) and `commit`.
     """
 
     def __add__(self, other: Progressed) -> Progressed:
@@ -85,134 +79,126 @@ class Progressed(msgspec.Struct, frozen=True):
 
 
 class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
-    """An attempt at a work unit has ended."""
+    """An attempt has ended."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     work_unit: str
-    """Id of the work unit."""
+    """Its id."""
     started_ms: int
-    """Start of the attempt."""
+    """Milliseconds since 1970."""
     finished_ms: int
-    """End of the attempt."""
+    """Milliseconds since 1970."""
     counts: RunCounts
-    """Counts of the attempt."""
+    """Of the attempt."""
     error: str = ""
-    """Why the attempt failed; empty if it succeeded."""
+    """Empty for success."""
 
 
 class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
     """A dataset's commit steps are durable."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     epoch: int
-    """Epoch of the sequence."""
+    """Of the sequence."""
     records: int
-    """Records of the sequence."""
+    """Of the sequence."""
     files: int
-    """Files of the sequence."""
+    """Of the sequence."""
     held: bool
-    """Whether the steps are not executed before the run decides to publish all datasets."""
+    """Whether the steps wait for the decision to publish all datasets."""
     at_ms: int
-    """Time of the seal."""
+    """Milliseconds since 1970."""
 
 
 class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
-    """A dataset is published, and its watermark has moved.
-
-    If two processes executed the sequence, both report this event.
-    """
+    """A dataset is published; two processes may report it."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     epoch: int
-    """Epoch of the sequence."""
+    """Of the sequence."""
     records: int
-    """Records of the sequence."""
+    """Of the sequence."""
     files: int
-    """Files of the sequence."""
+    """Of the sequence."""
     at_ms: int
-    """Time of the publication."""
+    """Milliseconds since 1970."""
 
 
 class SequenceExecuted(msgspec.Struct, frozen=True):
-    """A task has requested the commits of a sequence from committers. Only observers of the task receive it."""
+    """A task has requested commits; only its observers see this."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     epoch: int
-    """Epoch of the sequence."""
+    """Of the sequence."""
     counts: RunCounts
-    """Counts of the requests."""
+    """Of the requests."""
 
 
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
-    """A dataset's sequence cannot be finished. The dataset is skipped until an operator releases it."""
+    """A dataset's sequence waits for an operator."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     epoch: int
-    """Epoch of the sequence."""
+    """Of the sequence."""
     reason: str
-    """Why the sequence cannot be finished."""
+    """For the operator."""
     at_ms: int
-    """Time of the quarantine."""
+    """Milliseconds since 1970."""
 
 
 class EventsLeftOut(msgspec.Struct, frozen=True):
-    """Number of task events of a phase that were counted but not delivered."""
+    """Counted task events that were not delivered."""
 
     phase: str
-    """Name of the phase."""
+    """Its name."""
     omitted_counts: dict[str, int]
-    """Number of events by type."""
+    """By type."""
 
 
 class PhaseEnded(msgspec.Struct, frozen=True):
-    """A phase has ended."""
-
     phase: str
-    """Name of the phase."""
+    """Its name."""
     seconds: float
-    """Duration of the phase."""
+    """Duration."""
     completed: bool
-    """False if an error ended the phase. The counts then cover only the reports that arrived before the error."""
+    """If False, an error ended the phase, and counts cover only earlier reports."""
     counts: RunCounts
-    """Counts of the phase."""
+    """Of the phase."""
     reasons: Reasons = Reasons()
-    """Why datasets or buckets were not completed."""
+    """Of incomplete datasets or buckets."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are not failures."""
+    """Facts that are not failures."""
 
 
 class RunEnded(msgspec.Struct, frozen=True):
-    """The run has ended."""
-
     outcome: RunOutcome
-    """Outcome of the run."""
+    """Of the run."""
     at_ms: int
-    """Time of the end."""
+    """Milliseconds since 1970."""
     kind: str = ""
-    """Type of the error that ended the run."""
+    """Error type."""
     reason: str = ""
-    """Text of the error that ended the run, or of a failed ingest job."""
+    """Error text of the run, or of a failed ingest job."""
     totals: RunCounts | None = None
-    """Counts of all phases; None if an error ended the run."""
+    """Of all phases; None after an error."""
 
 
 TaskEvent: TypeAlias = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
-"""Events that tasks report."""
+"""Of tasks."""
 Event: TypeAlias = (
     RunBegan | PhaseBegan | Progressed | TaskEvent | SequenceExecuted | EventsLeftOut | PhaseEnded | RunEnded
 )
 
 
 class Observer(Protocol):
-    """Receives events. The run waits for each call; calls may come from several threads, one at a time.
+    """Receiver of events, called by one thread at a time; the run waits for it.
 
-    An observer cannot affect the run: after its first exception it receives no more events. The observer of a task
-    receives task events only.
+    After its first exception it receives no more. A task's observer receives task events only.
     """
 
     def observe(self, event: Event) -> None: ...
@@ -224,7 +210,7 @@ class NullObserver:
 
 
 class CompositeObserver:
-    """Calls several observers in turn. An observer that raises receives no further events; the others do."""
+    """Several observers in turn, without those that have raised."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = [GuardedObserver(observer) for observer in observers]
@@ -235,7 +221,7 @@ class CompositeObserver:
 
 
 class GuardedObserver:
-    """Calls an observer for one thread at a time. After its first exception the observer receives no more events."""
+    """An observer for one thread at a time, until its first exception."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._lock = observer, threading.Lock()

@@ -10,7 +10,7 @@ from distcommit.core.interfaces.file_system import FileStatus
 
 
 class ChecksummingWriter(ABC):
-    """A `StagedWriter` that counts and checksums bytes. Subclasses store them."""
+    """A `StagedWriter` that counts and checksums bytes."""
 
     def __init__(self) -> None:
         self._hash = xxh3_64()

@@ -1,4 +1,4 @@
-"""Errors of database clients that mean a wrong or missing password, and not a stopped server."""
+"""Errors of wrong or missing database passwords."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, plain_te
 
 CREDENTIALS_REJECTED = "CREDENTIALS_REJECTED"
 _REJECTED = re.compile(r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist")
-"""Texts of libpq for SQLSTATE 28P01 and 28000, of libpq itself, and of MariaDB's and MySQL's code 1045. A failed
-connection of psycopg has no SQLSTATE."""
+"""Texts of libpq (SQLSTATE 28P01 and 28000, which psycopg's failed connections lack), and of MariaDB's and MySQL's code
+1045."""
 
 
 @contextmanager
 def checking_credentials() -> Iterator[None]:
-    """Raise ConfigurationError if a connection in the block fails because the server rejects the user or the password.
-
-    Other errors pass unchanged. The check of a job adds the setting and the remedy.
-    """
+    """Raise ConfigurationError if the server rejects user or password; a job's check adds setting and remedy."""
     try:
         yield
     except Exception as error:

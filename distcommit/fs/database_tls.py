@@ -1,7 +1,6 @@
-"""TLS settings and time limits of connections to database servers, for sinks and the SQL source.
+"""TLS settings and time limits of database connections.
 
-A connection verifies the server's certificate and host name if the server is remote or the URL has a TLS option. Only
-`tls: insecure` disables the verification.
+Certificate and host name are verified if the server is remote or the URL has a TLS option, unless `tls: insecure`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LIBPQ_TIME_LIMITS: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""Arguments of libpq that detect an unresponsive server within a minute."""
+"""Detect an unresponsive server within a minute."""
 
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
@@ -40,7 +39,7 @@ _PORT = re.compile(r":\d*$")
 
 
 def is_remote(host: str) -> bool:
-    """Return whether a connection to this host may leave the machine. An empty name or a path is a Unix socket."""
+    """Return whether a host may be another machine; an empty name or a path is a Unix socket."""
     name = host.strip("[]").lower()
     if not name or name.startswith(("/", "@")) or name == "localhost":
         return False
@@ -51,8 +50,8 @@ def is_remote(host: str) -> bool:
 
 
 def check_no_password(url: str, section: str) -> None:
-    """Raise SettingError if a database URL has a password, or an option with `pass` in its name other than `passfile`.
-    `section` is the job file's section with the URL, for the remedy."""
+    """Raise SettingError for a password, or an option with `pass` other than `passfile`. `section`: of the job file,
+    for the remedy."""
     parts = urlsplit(url)
     names = parse_qs(parts.query).keys() - {"passfile"}
     if parts.password is not None or any("pass" in name.lower() for name in names):
@@ -60,10 +59,10 @@ def check_no_password(url: str, section: str) -> None:
 
 
 def check_url_options(url: str, tls: Tls) -> None:
-    """Check the options of a MariaDB, MySQL or PostgreSQL URL. Accept URLs of other schemes unchecked.
+    """Check options of a MariaDB, MySQL or PostgreSQL URL; others pass.
 
     Raises:
-        ValueError: if an option or its value is unknown, or contradicts `tls`.
+        ValueError: for an unknown option or value, or against `tls`.
     """
     match urlsplit(url).scheme:
         case "mysql" | "mariadb":
@@ -73,10 +72,10 @@ def check_url_options(url: str, tls: Tls) -> None:
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:
-    """Check the names of the options of a MariaDB or MySQL URL, and the values of time limits and TLS.
+    """Check options of a MariaDB or MySQL URL, and values of time limits and TLS.
 
     Raises:
-        ValueError: if an option or its value is invalid, an option is repeated, or a TLS value contradicts `tls`.
+        ValueError: if invalid, repeated, or against `tls`.
     """
     options = _options(urlsplit(url), MYSQL_OPTIONS)
     for name, value in options.items():
@@ -100,8 +99,7 @@ def check_mysql_url(url: str, tls: Tls) -> None:
 
 
 def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
-    """Return pymysql's arguments for TLS and the options of a URL that `check_mysql_url` has accepted. Reads the
-    certificate files that the options name."""
+    """Return pymysql's arguments of a checked URL; reads certificates."""
     parts = urlsplit(url)
     options = _options(parts, MYSQL_OPTIONS)
     supplied = {name: value for name, value in options.items() if name in _DRIVER}
@@ -115,10 +113,10 @@ def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
 
 
 def check_postgresql_url(url: str, tls: Tls) -> None:
-    """Check the TLS options of a PostgreSQL URL. libpq checks the others when it connects.
+    """Check TLS options of a PostgreSQL URL; libpq checks others.
 
     Raises:
-        ValueError: if `sslmode` is unknown or contradicts `tls`, or a TLS option is repeated.
+        ValueError: for `sslmode` unknown or against `tls`, or a repeated option.
     """
     options = _options(urlsplit(url))
     mode = options.get("sslmode")
@@ -136,8 +134,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return libpq's TLS arguments to pass in addition to a URL that `check_postgresql_url` has accepted; empty if the
-    URL alone suffices."""
+    """Return libpq's TLS arguments beside a checked URL; empty if it suffices."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)
@@ -151,15 +148,15 @@ def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os
 
 
 def uri_with_tls(uri: str, tls: Tls) -> str:
-    """Return a PostgreSQL URI with the arguments of `postgresql_arguments` as options."""
+    """Add `postgresql_arguments` to a URI."""
     parts, arguments = urlsplit(uri), postgresql_arguments(uri, tls)
     options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in arguments]
     return parts._replace(query=urlencode([*options, *arguments.items()], safe="/")).geturl()
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote. With a service file, which may name any host, return True. Variables supply
-    what the URL lacks; PGHOSTADDR also overrides where a host in the URL leads."""
+    """Return whether a host may be remote; True with a service file. Variables supply what the URL lacks; PGHOSTADDR
+    overrides its host."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
     hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
     addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")
@@ -170,8 +167,8 @@ def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], enviro
 
 
 def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the options of a URL. Values of a repeated option are joined by commas. Raises ValueError if `existing` is
-    not empty and lacks an option, or an option is repeated that `existing` or TLS requires to be unique."""
+    """Return a URL's options, repeated ones joined by commas. Raises ValueError if a non-empty `existing` lacks one, or
+    one that must be unique repeats."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if existing and name not in existing:

@@ -10,13 +10,13 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 class DryRunDeletes:
-    """File system that records deletions of files and folders instead of executing them.
+    """Records deletions instead of executing them.
 
-    Reads are forwarded. Listings omit what was deleted, but `status` and `read` still find it. Puts and changes of
-    access raise DistcommitError; other changes raise AttributeError.
+    Listings omit what was deleted, but `status` and `read` still find it. Puts and changes of access raise
+    DistcommitError; other changes raise AttributeError.
 
     Attributes:
-        deleted: the files that a real run would delete, in order.
+        deleted: files, in order.
     """
 
     def __init__(self, fs: FileSystem) -> None:

@@ -1,4 +1,4 @@
-"""Operations that all network file systems share."""
+"""Operations of network file systems."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 
 class NetworkFileOperations(FileSystem, Protocol):
-    """Operations that network file systems share: nothing can be synced after a call, and symbolic links are not
-    visible.
+    """Operations that network file systems share: nothing can be synced after a call, and links are not visible.
 
-    A client may repeat a request whose response was lost, so `rename` of a subclass must not replace a file.
+    A client may repeat a lost request, so a subclass's `rename` must not replace a file.
     """
 
     def read_chunks(self, path: str) -> Iterator[bytes]: ...
@@ -35,8 +34,7 @@ class NetworkFileOperations(FileSystem, Protocol):
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Publish a file as `FileSystem.put_if_absent` defines, by renaming a temporary file in the same folder. A file
-        with the same bytes may also count as published by this call."""
+        """Publish by renaming a temporary file; one with the same bytes may count as this call's."""
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
         try:

@@ -1,4 +1,4 @@
-"""Time limit for a server's complete response. The limits of clients apply only from one byte to the next."""
+"""Time limit for complete responses; clients limit only single bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ Answer = TypeVar("Answer")
 
 
 class ResponseTimeError(Exception):
-    """A server did not send its complete response within the limit."""
+    """The response was not complete in time."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"no complete response within {limit_s:g} s")
 
 
 def call_within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
-    """Call a function in a daemon thread. Return its result, or raise its error.
-
-    A call that exceeds the limit continues in its thread, and its result is discarded.
+    """Call a function in a daemon thread, which continues after the limit without a result.
 
     Raises:
         ResponseTimeError: after `limit_s` seconds.

@@ -1,4 +1,4 @@
-"""Secrets in files. A setting names a file, which is read when and where a client is created."""
+"""Secrets in files, read when and where a client is created."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
 def check_secret_files(value: Value) -> Value:
-    """Return a setting, or a map of settings, unchanged if all secret files in it have absolute paths.
-
-    Raises:
-        ValidationError: with each relative path.
-    """
+    """Return settings whose secret files have absolute paths; raises ValidationError."""
     texts = value.items() if isinstance(value, Mapping) else [(None, value)]
     raise_all(
         SettingError("must name a secret's file by an absolute path", *([] if key is None else [key]), actual=path)
@@ -35,13 +31,11 @@ def check_secret_files(value: Value) -> Value:
 
 
 def with_secret_files(text: str) -> str:
-    """Replace each `${file:PATH}` of a text by the file's content, without trailing line ends.
-
-    Environment variables must have been replaced before.
+    """Replace each `${file:PATH}` by the content, without trailing line ends, after environment variables.
 
     Raises:
-        ConfigurationError: if a file is unreadable, empty or not UTF-8, or if a `${NAME}` is left because that variable
-            is not set. The error never contains the file's content.
+        ConfigurationError: for a file that is unreadable, empty or not UTF-8, or a `${NAME}` without variable; never
+            with the content.
     """
     if unset := UNSET_VARIABLE.search(text):
         raise ConfigurationError(
@@ -54,7 +48,7 @@ def with_secret_files(text: str) -> str:
 
 
 def with_secret_files_in(value: Any) -> Any:
-    """Apply `with_secret_files` to each text in a tree of maps and lists."""
+    """Apply `with_secret_files` to a tree's texts."""
     if isinstance(value, Mapping):
         return {key: with_secret_files_in(below) for key, below in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The folders of a job on two file systems: the store on one, staging and output on the other."""
+"""The store on another file system than staging and output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileS
 
 
 class TwoFileSystems:
-    """File system that sends each call to one of two, by its path. It adds no order between them.
+    """Sends each call to one of two, without order between them.
 
     Its capabilities are those of `of_data`; its numbers of parallel calls are the larger ones of both.
 
     Args:
-        of_store: the file system of the store.
-        of_data: the file system of staging and output, and of all other paths.
-        store: path of the store on its file system. No other path of the job begins with it.
+        of_store: of the store.
+        of_data: of all other paths.
+        store: its path, which no other begins with.
     """
 
     def __init__(self, of_store: FileSystem, of_data: FileSystem, store: str) -> None:
@@ -98,5 +98,5 @@ class TwoFileSystems:
 
 
 def file_system_at(fs: FileSystem, root: str) -> FileSystem:
-    """Return the file system that has this root of a job."""
+    """Return the file system of a root."""
     return fs.part_of(root) if isinstance(fs, TwoFileSystems) else fs

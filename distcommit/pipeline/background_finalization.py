@@ -1,6 +1,6 @@
-"""Have writers prepare the commits of attempts in threads, while the task reads its next work units.
+"""Preparation of attempts' commits in threads, while the task reads on.
 
-Preparing closes files. Over a network, that takes about a hundred times as long as reading a few records.
+Closing files over a network takes about a hundred times as long as reading a few records.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from distcommit.core.support.parallel import run_sharing_limit
 from distcommit.pipeline.task_attempt import Attempt
 
 _MOST_BYTES = 64 << 20
-"""Maximum payload bytes in memory until attempts are prepared. A single work unit may exceed it."""
+"""Payload bytes until attempts are prepared; a single work unit may exceed it."""
 
 
 class BackgroundFinalization:
-    """Prepares up to `calls` attempts at a time, and returns them in the order in which they were read.
-
-    Use it as a context manager. Leaving the block waits for all calls in progress.
+    """Prepares up to `calls` attempts at a time, returned in reading order; leaving the block waits for all.
 
     Args:
-        calls: number of `prepare` calls that may run at once. With 1, `add` prepares the attempt itself.
+        calls: with 1, `add` prepares the attempt itself.
     """
 
     def __init__(self, calls: int) -> None:
@@ -38,7 +36,7 @@ class BackgroundFinalization:
         self._pool.shutdown()
 
     def add(self, attempt: Attempt) -> None:
-        """Add an attempt that has been read, and start to prepare it."""
+        """Start to prepare a read attempt."""
         if self._calls > 1 and attempt.prepares_in_background:
             in_progress = 1 + sum(1 for _, call in self._begun if call is not None and not call.done())
             self._begun.append((attempt, self._pool.submit(run_sharing_limit, in_progress, attempt.prepare)))
@@ -47,9 +45,7 @@ class BackgroundFinalization:
             self._begun.append((attempt, None))
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[Attempt]:
-        """Yield prepared attempts. Wait until another attempt can be added or, with `all_of_them`, until all attempts
-        are prepared.
-        """
+        """Yield prepared attempts, waiting until another can be added or, with `all_of_them`, for all."""
         while self._begun:
             attempt, call = self._begun[0]
             if call is not None:

@@ -1,4 +1,4 @@
-"""Checks that constructs accept the columns before them, as far as columns are known."""
+"""Checks that constructs accept the known columns before them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from distcommit.schemas.known_columns import Columns
 
 
 def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """Return the known columns behind a construct.
-
-    Raises:
-        ConfigurationError: if it does not accept the columns before it.
-    """
+    """Return known columns behind a construct; raises ConfigurationError if it rejects those before."""
     match construct:
         case ConverterSettings():
             return construct.convert_columns(columns)
@@ -29,9 +25,7 @@ def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Colum
 
 
 def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raise ConfigurationError if a checker cannot check these columns. Custom checkers are asked only if all are
-    known.
-    """
+    """Raise ConfigurationError if columns can't be checked; custom checkers need all known."""
     if isinstance(checker, CheckerSettings):
         checker.check_columns(columns)
     elif (schema := columns.full_schema()) is not None:
@@ -40,9 +34,7 @@ def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
 
 @contextmanager
 def constructs_fit(name: str, before: str) -> Iterator[None]:
-    """Name two constructs in a ConfigurationError of the block: `name`, and the one before it. An error of a class or a
-    package that can't be imported stays as it is.
-    """
+    """Add both constructs to a ConfigurationError, unless a class or package is missing."""
     try:
         yield
     except ConfigurationError as error:

@@ -1,7 +1,5 @@
-"""Pass each converter's schema ids from the dataset's state to its work units, and back into the commit sequence.
-
-A converter is identified by its name in the flow, with the branch in front if it is behind a fork: `lake.avro`.
-"""
+"""Converters' schema ids, from a dataset's state to work units and back; a converter behind a fork is named with the
+branch in front (`lake.avro`)."""
 
 from __future__ import annotations
 
@@ -20,14 +18,13 @@ _PROPERTY = "converter_schemas"
 
 
 def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
-    """Return the work unit with these schemas as a property."""
     if not schemas:
         return unit
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
 def begin_stage(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
-    """Pass a work unit to a row checker or converter; to a converter with its schema store and its schema ids."""
+    """Pass a work unit to a stage; to a converter with its schema store and ids."""
     stage.construct.begin_work_unit(unit)
     if not isinstance(stage.construct, Converter):
         return
@@ -38,7 +35,7 @@ def begin_stage(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, 
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
-    """Return the converters' schema ids at the end of a work unit. `stages` contains each stage with its branch."""
+    """Return schema ids at the end; `stages` have branches."""
     ids_by_name = {
         name_in_flow(stage, branch): tuple(map(int, stage.construct.schema_ids()))
         for stage, branch in stages
@@ -48,12 +45,12 @@ def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
 
 
 def converter_notes(*chains: Iterable[Stage]) -> tuple[CheckOutcome, ...]:
-    """Return the converters' notes at the end of a work unit, as passed checks."""
+    """Return converters' notes as passed checks."""
     constructs = [stage.construct for stages in chains for stage in stages]
     notes = [text for construct in constructs if isinstance(construct, Converter) for text in construct.column_notes()]
     return tuple(CheckOutcome(COLUMN_NOTE, True, False, text) for text in notes)
 
 
 def name_in_flow(stage: Stage, branch: str) -> str:
-    """Return the name of a converter or row checker, with the branch in front if it is behind a fork."""
+    """Return the name, behind a fork with the branch in front."""
     return f"{branch}.{stage.name}" if branch not in ("", MAIN_BRANCH) else stage.name

@@ -1,4 +1,4 @@
-"""Merge a work unit's settings of constructs into the task flow."""
+"""Work units' own settings of constructs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from distcommit.pipeline.converter_schema_ids import name_in_flow
 from distcommit.pipeline.task_flow import TaskFlow
 
 _OF_THE_JOB = frozenset({"type", "class", "level", "on_failure", "only_datasets", "registry", "key"})
-"""Settings that decide how the task flow treats a construct, and those that have credentials or send them."""
+"""Settings of the job alone: how constructs are treated, and credentials."""
 Construct = TypeVar("Construct")
 
 
 def flow_of_unit(flow: TaskFlow, unit: WorkUnit) -> TaskFlow:
-    """Return the flow of a dataset with the settings of a work unit.
+    """Return a flow with a work unit's settings.
 
-    The settings of sinks stay those of the job, because they locate the proof of a commit.
+    Sinks keep theirs, because they locate the proof of a commit.
 
     Raises:
         SourceError: if a construct does not exist or cannot have these settings.
@@ -58,7 +58,7 @@ def flow_of_unit(flow: TaskFlow, unit: WorkUnit) -> TaskFlow:
 
 
 def _refers(value: Any) -> bool:
-    """Return whether plain data contains a reference, such as `${file:PATH}`, which a custom class would resolve."""
+    """Return whether data has a reference, such as `${file:PATH}`, which a custom class would resolve."""
     if isinstance(value, Mapping):
         return any(_refers(key) or _refers(each) for key, each in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Check the positions, holes and byte counts that a source reports, against its work unit and the delivered records."""
+"""Checks of a source's positions, holes and byte counts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
 
 _MOST_BYTES = 1 << 48
-"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
+"""Limit of a work unit's byte count, so that sums fit into 64 bits."""
 
 
 @dataclass(slots=True)
 class PositionCheck:
-    """Check of a source's positions against the records that it delivers. It keeps the end of the delivered records by
-    source partition.
+    """Check of positions against delivered records, by source partition.
 
     Attributes:
-        unit: the work unit that is read.
-        provenance: columns of the records with their partition and offset; None if the source has no offsets. Nothing
-            is compared without offsets, or for a maintenance unit.
+        unit: being read.
+        provenance: columns of partition and offset. Without them, or for maintenance, nothing is compared.
     """
 
     unit: WorkUnit
@@ -38,7 +36,7 @@ class PositionCheck:
         """Check a batch, and the holes before its end.
 
         Raises:
-            SourceError: if a record is outside the work unit, was delivered before, or is inside a hole.
+            SourceError: for a record outside the work unit, delivered before, or inside a hole.
         """
         ranges = list(self._ranges(batch))
         for partition, low, high in ranges:
@@ -56,10 +54,10 @@ class PositionCheck:
         self._compare_holes(batch, ranges, holes)
 
     def compare(self, high: Watermark) -> None:
-        """Check a position that the source reports to have reached.
+        """Check a reported position.
 
         Raises:
-            SourceError: if records at or past it were delivered: they would be read again.
+            SourceError: if records at or past it would be read again.
         """
         for partition, end in self._next.items():
             claimed = high.positions.get(partition)
@@ -123,11 +121,7 @@ class PositionCheck:
 
 
 def checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
-    """Return the actual high watermark, which must be within the work unit.
-
-    Raises:
-        SourceError: if it is outside the work unit's range or names other partitions.
-    """
+    """Return the actual high watermark; raises SourceError outside the work unit's range or partitions."""
     if unit.can_end_at(actual):
         return actual
     raise SourceError(
@@ -141,7 +135,7 @@ def checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
 
 
 def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
-    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
+    """Return the byte count as int; raises SourceError out of range."""
     count = operator.index(bytes_read)
     if 0 <= count <= _MOST_BYTES:
         return count
@@ -156,11 +150,7 @@ def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
 
 
 def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes, which must be within the work unit. The audit relies on the holes that are stored in footers.
-
-    Raises:
-        SourceError: if a hole is outside the work unit.
-    """
+    """Return the holes, on which audits rely; raises SourceError outside the work unit."""
     checked = [storable(hole) for hole in holes]
     for hole in checked:
         low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)

@@ -1,4 +1,4 @@
-"""Counters of what a task has read and where it spent its time, readable while it runs."""
+"""Counters of a running task."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 READ, WRITE = "read", "write"
-"""Activities beside constructs: the extractor, and a branch's writer."""
+"""Activities of extractor and writers."""
 
 
 def activity_in(branch: str, name: str) -> str:
-    """Return the activity's name; behind a fork with the branch in front."""
     return f"{branch}.{name}" if branch else name
 
 
 @dataclass(slots=True)
 class ProgressCounters:
-    """Counters of all attempts of one task.
+    """Counters of all attempts of a task.
 
     Attributes:
         on_change: called after each batch.
-        records: records read.
-        bytes_read: payload bytes read.
+        records: read.
+        bytes_read: payload.
     """
 
     on_change: Callable[[], None] = lambda: None
@@ -34,13 +33,13 @@ class ProgressCounters:
 
     @property
     def seconds_by_activity(self) -> dict[str, float]:
-        """Seconds by activity, of ended attempts and the current one."""
+        """Of ended attempts and the current one."""
         ended, now = self._ended, self._at_work
         return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
 
     @contextmanager
     def at(self, activity: str) -> Iterator[None]:
-        """Count the time of the block as time of the activity."""
+        """Count the block's time for an activity."""
         began_s = time.perf_counter()
         try:
             yield
@@ -48,13 +47,13 @@ class ProgressCounters:
             self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
     def count_batch(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
-        """Count a batch. `spent` is what the current attempt has spent so far: seconds by activity."""
+        """Count a batch; `spent`: the attempt's seconds by activity."""
         self.records += records
         self.bytes_read += bytes_read
         self._at_work = spent
         self.on_change()
 
     def ended(self, spent: Mapping[str, float]) -> None:
-        """End the current attempt, and add what it has spent, in seconds by activity."""
+        """End the attempt, and add its seconds by activity."""
         self._at_work = spent
         self._ended, self._at_work = self.seconds_by_activity, {}

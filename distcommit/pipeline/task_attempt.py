@@ -1,4 +1,4 @@
-"""One task attempt at one work unit: extract, convert, check, write, and report the result as a task state."""
+"""One attempt at one work unit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: number of payload bytes after which the attempt stops. The next run reads the rest."""
+"""Work unit property: payload bytes after which the attempt stops, for the next run to go on."""
 
 
 def run_work_unit(
@@ -49,9 +49,7 @@ def run_work_unit(
     schema_store: SchemaStore | None = None,
     counters: ProgressCounters | None = None,
 ) -> TaskState:
-    """Read and prepare a work unit in one call, and return the task state. The arguments, such as `keeps_prefix`, are
-    those of `Attempt` and of `Attempt.read`.
-    """
+    """Read and prepare in one call; arguments are those of `Attempt` and `Attempt.read`."""
     attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, counters=counters)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
@@ -59,16 +57,15 @@ def run_work_unit(
 
 
 class Attempt:
-    """One attempt at a work unit. Call `read`, then `prepare`, then `state`.
+    """One attempt: `read`, then `prepare`, then `state`.
 
-    A failure that concerns only this work unit is reported in the task state and never raised.
+    A failure that concerns only this work unit is in the state, never raised.
 
-    Staged files are closed and have their staged names, but they are not synced. The caller must sync them before it
-    puts the state.
+    Staged files are closed, but the caller must sync them before it puts the state.
 
     Args:
-        identity: run, work unit and attempt.
-        clock: for start and end times.
+        identity: of the attempt.
+        clock: for start and end.
         schema_store: where converters store schemas.
     """
 
@@ -98,13 +95,13 @@ class Attempt:
         self._error: Exception | None = None
 
     def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
-        """Read the work unit, and run all converters, checkers and the fork.
+        """Read the work unit through all constructs.
 
-        At `deadline_ms` (milliseconds since 1970; 0 for never) reading stops after the current batch, and the attempt
-        succeeds with the range read. If it has passed before the attempt, the range is empty.
+        At `deadline_ms` (milliseconds since 1970; 0 for never) reading stops after the batch, or before the first, and
+        succeeds.
 
-        With `keeps_prefix`, a failed attempt keeps the whole batches that it read before the failure, if all branches
-        have received these batches and the mandatory task checkers accept them. The outcome is then PARTIAL.
+        With `keeps_prefix`, a failed attempt keeps whole batches that all branches received and task checkers accept,
+        as PARTIAL.
         """
         if deadline_ms and self._failed.started_ms >= deadline_ms:  # the next run reads all of it
             self._state = replace(self._failed, outcome=TaskOutcome.SUCCEEDED)
@@ -155,21 +152,19 @@ class Attempt:
 
     @property
     def prepares_in_background(self) -> bool:
-        """Whether `prepare` may run in another thread while this thread reads on, and whether that saves time."""
+        """Whether `prepare` may run in another thread, and saves time."""
         return self._error is None and self._branches is not None and self._branches.prepares_in_background
 
     @property
     def error(self) -> Exception | None:
-        """The error that failed the attempt."""
         return self._error
 
     @property
     def bytes_read(self) -> int:
-        """Payload bytes read so far. Most of them may be in memory until `prepare` returns."""
+        """Payload read, mostly in memory until `prepare` returns."""
         return self._counts.bytes_read
 
     def prepare(self) -> None:
-        """Have the writers of all branches prepare their commits."""
         if self._error is None and self._branches is not None:
             try:
                 with foreign_errors():
@@ -181,15 +176,11 @@ class Attempt:
 
     @property
     def counters(self) -> tuple[SinkCounter, ...]:
-        """Counters that the writers of all branches have increased."""
+        """Of all writers."""
         return self._identity.metrics.counters()
 
     def state(self) -> TaskState:
-        """Return the task state, with all prepared output.
-
-        Raises:
-            ValueError: if the attempt was not prepared, because its state would name output that cannot be published.
-        """
+        """Return the state; raises ValueError if unprepared output would be named."""
         branches, counts, extraction = self._branches, self._counts, self._extraction
         state = self._state
         if self._error is None and extraction is not None:
@@ -219,9 +210,7 @@ class Attempt:
         self._live.ended({activity: spent - before.get(activity, 0) for activity, spent in self._spent.items()})
 
     def _failure_state(self, error: Exception) -> TaskState:
-        """Return the state of a failed attempt: PARTIAL if the batches before the failure can be prepared, else
-        FAILED.
-        """
+        """Return PARTIAL if earlier batches can be prepared, else FAILED."""
         unit = self.unit
         if isinstance(error, RecordError):
             error.ids |= {"dataset": unit.dataset_urn, "work_unit": unit.work_unit_id}
@@ -254,7 +243,7 @@ class Attempt:
 
 
 def _initial_state(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
-    """Return the state of an attempt that has read nothing: FAILED, with an empty range."""
+    """Return FAILED with an empty range."""
     return TaskState(
         run_id=identity.run_id,
         epoch=identity.epoch,
@@ -275,9 +264,8 @@ class _Counts:
 
     Attributes:
         read: records.
-        bytes_read: payload bytes.
-        prefix: the range whose batches all branches have received as a whole. None if it is not needed, or if the
-            source cannot report a position.
+        bytes_read: payload.
+        prefix: range that all branches have received; None if unneeded or unknown.
     """
 
     read: int = 0
@@ -307,7 +295,7 @@ def _copy(
     *,
     keeps_prefix: bool,
 ) -> None:
-    """Pass batches from the source to the branches until the range ends, `MAX_BYTES` is reached, or `is_late` is true.
+    """Pass batches to the branches until the end, `MAX_BYTES`, or `is_late`.
 
     Raises:
         RecordError: if a record was rejected and must fail the work unit.
@@ -336,10 +324,9 @@ def _copy(
 
 @contextmanager
 def _gc_paused() -> Iterator[None]:
-    """Pause cyclic garbage collection within the block.
+    """Pause cyclic garbage collection.
 
-    A batch may create one object for each record. Reference counting frees all of them; tracing them for cycles in
-    between costs 1/6 to 1/3 of the time.
+    A batch may create an object for each record, which reference counting frees; tracing costs 1/6 to 1/3 of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -351,7 +338,7 @@ def _gc_paused() -> Iterator[None]:
 
 
 def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
-    """Return the range read so far; None if the source cannot report a position at the end of this batch."""
+    """Return the range so far; None without a position."""
     try:
         high = checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)

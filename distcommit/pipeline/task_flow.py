@@ -1,7 +1,4 @@
-"""The task flow as one value: source, converters, row checkers, fork, and each branch with its sink.
-
-Without a fork there is one branch, `main`.
-"""
+"""The task flow as one value; without a fork it has one branch, `main`."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ from distcommit.sinks.files.sink import AccessSettings, FileSink
 logger = logging.getLogger(__name__)
 
 REJECT, DROP = "reject", "drop"
-"""What `TaskFlow.unmatched` may be beside a branch."""
+"""Values of `TaskFlow.unmatched` beside branches."""
 _ERRORS = FileSink()
-"""The sink of error branches: files that can be queried, whatever the job's sinks."""
+"""Of error branches: files, whatever the job's sinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,11 @@ class Stage:
     """A converter or row checker in a chain.
 
     Attributes:
-        name: its type's name, numbered if the chain has several of the type.
-        construct: the converter or row checker.
-        is_mandatory: of a checker, whether a record that fails the check is rejected.
-        on_failure: what happens to a rejected record.
-        datasets: patterns of the datasets that it applies to; empty for all.
+        name: type, numbered if repeated.
+        construct: converter or row checker.
+        is_mandatory: whether a failed check rejects the record.
+        on_failure: for rejected records.
+        datasets: patterns; empty for all.
     """
 
     name: str
@@ -57,10 +54,10 @@ class Check:
     """A task checker of a branch.
 
     Attributes:
-        name: its type's name, numbered if the branch has several of the type.
-        checker: the task checker.
-        is_mandatory: whether a failed check fails the work unit.
-        datasets: patterns of the datasets that it applies to; empty for all.
+        name: type, numbered if repeated.
+        checker: of tasks.
+        is_mandatory: whether failure fails the work unit.
+        datasets: patterns; empty for all.
     """
 
     name: str
@@ -74,13 +71,13 @@ class Branch:
     """One branch of a task flow.
 
     Attributes:
-        sink: the sink.
-        name: the branch's name.
-        stages: converters and row checkers behind the fork.
-        checks: task checkers.
-        optional: whether other branches are committed if this one fails.
-        error: why it failed an earlier attempt at this work unit. If set, all its records go to its error branch.
-        error_construct: the construct that failed.
+        sink: of the branch.
+        name: of the branch.
+        stages: behind the fork.
+        checks: of tasks.
+        optional: whether others are committed if it fails.
+        error: of an earlier attempt at this work unit; if set, all records go to the error branch.
+        error_construct: that failed.
     """
 
     sink: Sink
@@ -94,20 +91,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class TaskFlow:
-    """A job's constructs from source to sinks. Picklable.
+    """A job's constructs from source to sinks, picklable.
 
     Attributes:
-        source: the source.
-        branches: the branches in the order of the job file; exactly one without a fork.
-        stages: converters and row checkers before the fork.
-        fork: routes records to branches; None with one branch.
-        on_rejected: what happens to a record that the fork rejects.
-        unmatched: records that the fork sends to no branch are rejected (`reject`), filtered (`drop`), or go to the
-            branch of this name, which receives no other records.
-        construct_seconds: how long a converter, row checker or fork may work on a batch; 0 for no limit.
-        store_id: id of the job's store; empty if nothing is run.
-        hidden: secrets that must not appear in messages.
-        describer: the job file's source, which describes the extracts, if `source` takes its place for one run.
+        source: to read.
+        branches: as in the job file; one without a fork.
+        stages: before the fork.
+        fork: None with one branch.
+        on_rejected: for records that the fork rejects.
+        unmatched: records without a branch are rejected (`reject`), filtered (`drop`), or go to this branch, which gets
+            no others.
+        construct_seconds: limit for each construct and batch; 0 for none.
+        store_id: of the job; empty if nothing is run.
+        hidden: secrets to mask in messages.
+        describer: job file's source, for extracts, if `source` replaces it for one run.
     """
 
     source: Source
@@ -123,21 +120,20 @@ class TaskFlow:
 
     @property
     def errors(self) -> FileSink:
-        """The sink of error branches, with the file access of the first sink that restricts it."""
+        """The sink of error branches, with the first configured file access."""
         access = next((sink.file_access for sink in self.sinks if sink.file_access), None)
         return _ERRORS if access is None else FileSink(access=AccessSettings.of(access))
 
     @classmethod
     def straight(cls, source: Source, sink: Sink) -> TaskFlow:
-        """Return a flow without constructs."""
         return cls(source, (Branch(sink),))
 
     def with_source(self, source: Source) -> TaskFlow:
-        """Return the flow with another source. The former one still describes the extracts."""
+        """Replace the source, which still describes the extracts."""
         return replace(self, source=source, describer=self.describer or self.source)
 
     def for_dataset(self, dataset_urn: str) -> TaskFlow:
-        """Return the flow with the converters and checkers that apply to a dataset."""
+        """Return the constructs that apply to a dataset."""
         if not self._patterns:
             return self
         branches = [
@@ -156,11 +152,11 @@ class TaskFlow:
         return tuple(dict.fromkeys(pattern for chain in chains for part in chain for pattern in part.datasets))
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
-        """Return the flow for another attempt, in which the branches that failed are diverted. Return None if another
-        attempt would not help: a branch that is not optional has failed, or all failed branches were diverted already.
+        """Return the flow with failed branches diverted. None if a mandatory branch failed, or all were diverted
+        already.
 
         Args:
-            results: the results of the failed attempt, or of the prefix that it kept.
+            results: of the attempt or its prefix.
         """
         failed = {result.branch: result for result in results if result.error and not self.branch(result.branch).error}
         if not failed or not all(self.branch(name).optional for name in failed):
@@ -174,15 +170,11 @@ class TaskFlow:
         return replace(self, branches=branches)
 
     def sink_of(self, branch: str) -> Sink:
-        """Return the sink of a branch or of an error branch. Raises ConfigurationError if there is no such branch."""
+        """Return the sink of a branch or error branch; raises ConfigurationError."""
         return self.errors if is_error_branch(branch) else self.branch(branch).sink
 
     def branch(self, name: str) -> Branch:
-        """Return the branch of this name.
-
-        Raises:
-            ConfigurationError: if there is none.
-        """
+        """Return a branch; raises ConfigurationError."""
         for branch in self.branches:
             if branch.name == name:
                 return branch
@@ -200,35 +192,34 @@ class TaskFlow:
 
     @property
     def grouping_sink(self) -> Sink:
-        """The first sink that defines commit groups, or else the first sink."""
+        """The first that defines commit groups, or the first."""
         return next((sink for sink in self.sinks if sink.grouped_by != BY_DATASET), self.sinks[0])
 
     @property
     def publish(self) -> Publish:
-        """How new files relate to those already published. All branches agree."""
+        """How new files relate to published ones, equal in all branches."""
         return next((sink.publisher for sink in self.sinks if sink.publisher != "append"), "append")
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """All sinks' committers, by the name stored in their steps."""
+        """By the name stored in steps."""
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
     def preparing_committers(self) -> Mapping[str, OpensCommitter]:
-        """The committers of sinks whose writers leave data at the target before a commit."""
+        """Of sinks whose writers leave data at the target before a commit."""
         return {name: opens for name, opens in self.committers.items() if opens.prepares_at_target}
 
     @property
     def can_be_audited(self) -> bool:
-        """Whether the published data of all branches can be audited."""
+        """Whether all branches' data can be audited."""
         return all(sink.abilities.audit for sink in self.sinks)
 
     def loop_of(self, dataset_urn: str, branch: str = "") -> str:
-        """Describe the first target of a dataset's sinks that the source reads; empty if it reads none of them.
+        """Describe a dataset's target that the source reads; empty for none.
 
         Args:
-            branch: check only this branch's sink, and compare only the names of targets, not their systems; empty to
-                check all branches by name and system.
+            branch: check it alone, by name; empty for all, also by system.
         """
         for candidate in self.branches:
             for target in candidate.sink.targets(dataset_urn) if branch in ("", candidate.name) else ():
@@ -237,7 +228,7 @@ class TaskFlow:
         return ""
 
     def published_in(self, dataset_urn: str, output: str) -> str:
-        """Describe where a dataset's published data is, by branch if there are several."""
+        """Describe where a dataset is published, by branch if several."""
         locations = {
             branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches
         }
@@ -252,13 +243,12 @@ class TaskFlow:
 
     @property
     def makes_several(self) -> bool:
-        """Whether a converter may make several records of one."""
         return any(converter.makes_several for converter in self.converters)
 
     def announce(self, datasets: Sequence[str], run_id: str) -> None:
-        """Announce to the sinks the datasets that a task is about to write, with the schema if it is known.
+        """Announce a task's datasets to sinks, with a known schema.
 
-        Behind a fork, or if the schema is unknown, the sinks only look the datasets up: a branch may get no records.
+        Behind a fork, or without schema, sinks only look them up, because a branch may get no records.
         """
         patterns = self._patterns
         alike: dict[tuple[bool, ...], list[str]] = {}
@@ -279,7 +269,7 @@ class TaskFlow:
                 branch.sink.look_up(datasets, run_id)
 
     def close(self) -> None:
-        """Release the resources of all converters. They can be used again."""
+        """Release converters' resources until their next use."""
         for converter in self.converters:
             try:
                 with construct_time_limit(self.construct_seconds, type(converter).__name__):
@@ -288,11 +278,10 @@ class TaskFlow:
                 logger.warning("a converter could not be closed", exc_info=True)
 
     def check(self) -> None:
-        """Check that each construct accepts its input columns and each sink can store them, as far as columns are
-        known. If constructs apply to some datasets only, each pattern is checked as a dataset of that name.
+        """Check known columns through constructs to sinks, with each dataset pattern as a name.
 
         Raises:
-            ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
+            ConfigurationError: naming two constructs, or branch and column.
         """
         for pattern in self._patterns or [""]:
             self.for_dataset(pattern)._check()
@@ -318,7 +307,6 @@ _Part = TypeVar("_Part", Stage, Check)
 
 
 def _applying(parts: Sequence[_Part], dataset_urn: str) -> tuple[_Part, ...]:
-    """Return the parts of a chain that apply to a dataset, as parts that apply to all."""
     return tuple(
         replace(part, datasets=())
         for part in parts
@@ -347,11 +335,11 @@ def _check_sink(branch: Branch, reached: FlowColumns) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FlowColumns:
-    """The known columns at one place in a flow, before there are records.
+    """Known columns at a place in a flow.
 
     Attributes:
-        columns: the known columns.
-        maker: the construct that last changed them.
+        columns: so far.
+        maker: construct that last changed them.
     """
 
     columns: Columns
@@ -359,18 +347,15 @@ class FlowColumns:
 
     @classmethod
     def of(cls, source: Source) -> FlowColumns:
-        """Return the columns of a source."""
         return cls(Columns.of(source.batch_schema))
 
     def after(self, stages: Sequence[Stage], location: str = "") -> FlowColumns:
-        """Return the columns after these constructs. They are unknown after a construct that applies to some datasets
-        only.
+        """Return columns after constructs; unknown after one for some datasets only.
 
-        Raises ConfigurationError if a construct does not accept the columns before it.
+        Raises ConfigurationError if a construct does not accept those before it.
 
         Args:
-            stages: a chain, or part of one.
-            location: appended to a construct's name in errors.
+            location: added to names in errors.
         """
         reached = self
         for stage in stages:
@@ -384,9 +369,7 @@ class FlowColumns:
         return reached
 
     def may_receive(self, fork: ForkOperator, branch: str) -> bool:
-        """Return whether the fork may send records with these columns to a branch. Raises ConfigurationError if the
-        columns do not determine this.
-        """
+        """Return whether the fork may send such records to a branch; raises ConfigurationError if unknown."""
         with constructs_fit("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)

@@ -1,4 +1,4 @@
-"""The positions that the audit expects after an operator has set a watermark. The model: `tests/spec/set_model.py`."""
+"""The positions that the audit expects after an operator has set a watermark (model: `tests/spec/set_model.py`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, merge_ranges
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
-"""The first position of each partition of a dataset, and the skipped ranges behind it."""
+"""First position of each partition, and the skipped ranges behind it."""
 
 
 def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) -> Reach:
-    """Return the first positions and skipped ranges of a dataset whose watermark is set to `watermark`.
+    """Return first positions and skipped ranges once the watermark is set.
 
-    If a position moves forward, the range in between is skipped. If a position moves back, the range in between is read
-    again and is no longer skipped. A position of another incarnation, or of a partition that had none, becomes a first
-    position.
+    Moving forward skips the range in between; moving back reads it again. A position of another incarnation, or of a
+    partition that had none, becomes a first position.
 
     Args:
-        state: the dataset's state before.
-        watermark: the new watermark with its incarnation.
-        reason: the reason recorded for the skipped ranges.
+        state: before.
+        watermark: the new one.
+        reason: of the skipped ranges.
     """
     before = state.reached
     if before is None or before.incarnation not in ("", watermark.incarnation):
@@ -46,7 +45,7 @@ def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) 
 
 
 def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
-    """Yield the part of a skipped range before a position of that partition and incarnation."""
+    """Yield the part of a skipped range before a position."""
     is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
     if is_other or skip.partition != partition or at_or_past(at, skip.high):
         yield skip
@@ -55,9 +54,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the ranges that were read of earlier incarnations, given the dataset's next watermark. There is one range
-    for each incarnation: the newest.
-    """
+    """Return the newest range read of each earlier incarnation."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier_readings
@@ -70,13 +67,13 @@ def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> 
 def reach_after_start(
     state: DatasetState, start: Mapping[str, Position], incarnation: str, ranges: tuple[SkippedRange, ...]
 ) -> Reach:
-    """Return the first positions and skipped ranges of a dataset once a sequence is done.
+    """Return first positions and skipped ranges once a sequence is done.
 
     Args:
-        state: the dataset's state before.
-        start: the first positions of partitions that had none.
-        incarnation: the incarnation of these positions.
-        ranges: the ranges that the sequence skips.
+        state: before.
+        start: of partitions without positions.
+        incarnation: of these.
+        ranges: that it skips.
     """
     if state.watermark is None and state.unset_watermark is not None:
         reason = "not read again: the watermark was set to null by hand, and the source begins later"

@@ -1,7 +1,4 @@
-"""Renaming of datasets: compute the stored states after a job has changed the rule that names its datasets.
-
-An example is a topic that was one dataset and becomes one dataset for each partition.
-"""
+"""Renaming of datasets, such as a topic that becomes one dataset for each partition."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
 
 NamedNow = Callable[[str, str], str]
-"""Returns the current URN of a source partition, given the URN that it was read under and the partition."""
+"""Returns a source partition's current URN, given the URN that it was read under."""
 
 
 @dataclass(slots=True)
@@ -47,18 +44,15 @@ class _Read:
 
 
 def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
-    """Return all states: the given ones, and the states of the renamed datasets, which continue where the old ones
-    ended.
+    """Return all states, with renamed datasets continuing where the old ones ended.
 
-    The old datasets keep their states, which describe their published files. If a dataset existed under its new name
-    before, its state is kept, and the range that was read under another name since then is recorded in it as positions
-    without a record.
+    Old datasets keep their states, which describe their published files. A dataset that existed under its new name
+    keeps its state, with the range read under another name since then as positions without a record.
 
     Args:
-        states: all states of the job. Every dataset must be idle.
-        named_now: returns the new dataset of each partition.
-        only_ahead: whether it is unknown which of several datasets has read a partition last. If so, the furthest
-            position is used.
+        states: of all datasets, which must be idle.
+        named_now: by partition.
+        only_ahead: whether it is unknown which dataset read a partition last, so that the furthest position is used.
 
     Raises:
         ConflictError: if parts of one dataset belong to different incarnations.
@@ -76,7 +70,6 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
 
 
 def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
-    """Return the state of a dataset that continues where it was read under other names."""
     before = state.reached or Watermark({}, read.incarnation)
     same = before.incarnation in ("", read.incarnation) or not read.incarnation
     positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})

@@ -1,4 +1,4 @@
-"""The state of one log. `record_effects` applies records to it, and `record_validity` decides which records count."""
+"""The state of one log."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName
 
 
 class Fold:
-    """The state of a log after the records up to `number`. `record_effects.apply` advances it. Not shared between
+    """The state of a log after the records up to `number`, advanced by `record_effects.apply`; not shared between
     threads.
 
     Attributes:
-        number: number of the newest record, valid or not.
-        fence_epoch: epoch of the newest fence. Only this run may seal and close.
-        fence_run_id: run of the newest fence.
-        datasets: states by URN.
-        decided_epochs: runs that decided to publish their held sequences.
-        ignored: number and type of each invalid record.
-        last_checkpoint: number of the newest checkpoint.
-        previous_checkpoint: number of the checkpoint before it.
-        moved_to: in a bucket log, the generation in which it continues; 0 if it has not moved.
-        began_epoch: in the job log, epoch of the newest CUT with phase BEGAN.
-        ended_epoch: in the job log, epoch of the newest CUT with phase ENDED.
-        heads: in the job log, the newest recorded head of each bucket.
-        generation: in the job log, the current generation.
-        buckets: in the job log, the number of buckets; 0 for the number with which the store was created.
-        under_way: in the job log, the unfinished move to the next generation.
+        number: of the newest record, valid or not.
+        fence_epoch: of the newest fence, whose run alone may seal and close.
+        fence_run_id: of the newest fence.
+        datasets: by URN.
+        decided_epochs: runs that decided to publish held sequences.
+        ignored: number and type of invalid records.
+        last_checkpoint: its number.
+        previous_checkpoint: number of the one before.
+        moved_to: generation in which a bucket log continues; 0 for none.
+        began_epoch: of the job log's newest CUT with phase BEGAN.
+        ended_epoch: of the job log's newest CUT with phase ENDED.
+        heads: the job log's newest by bucket.
+        generation: the job log's current one.
+        buckets: in the job log; 0 for the store's first number.
+        under_way: the job log's unfinished move.
     """
 
     __slots__ = (
@@ -61,11 +61,11 @@ class Fold:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the newest run has ended: the job log has its CUT with phase ENDED."""
+        """Whether the job log has the newest run's CUT with phase ENDED."""
         return self.ended_epoch == self.fence_epoch
 
     def state_of(self, urn: str) -> DatasetState:
-        """Return the dataset's state. An unknown dataset is idle and has no watermark."""
+        """Return the state; an unknown dataset is idle without watermark."""
         return self.datasets.get(urn) or DatasetState(urn)
 
     def sequence(self, name: SequenceName) -> SealedSequence | None:
@@ -74,16 +74,14 @@ class Fold:
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 
     def pending(self) -> list[OpenSequence]:
-        """Return the sequences that must be executed, or dropped if they are held and their run never decided."""
+        """Return sequences to execute, or to drop if held and never decided."""
         open_sequences = (state.open for state in self.datasets.values())
         return [
             sequence for sequence in open_sequences if sequence is not None and sequence.status is DatasetStatus.PENDING
         ]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
-        """Return the whole state as a record, without decisions of epochs below `decided_from`, which are no longer
-        needed.
-        """
+        """Return the whole state, without decisions below `decided_from`."""
         return Checkpoint(
             self.fence_epoch,
             self.fence_run_id,

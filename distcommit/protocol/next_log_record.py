@@ -1,10 +1,9 @@
-"""The next record of a log: each writer gets the record to append from here.
+"""The next record of a log.
 
-Each function takes the state of the log, the writer's identity and the intended change. It returns the record to
-append, or None if the log already has the effect, or if the effect has become impossible. A returned record is always
-valid at the end of the given state. The writer may append it only if no other record was appended in between. Otherwise
-the writer reads the new records and calls the function again (`stores.logs.commit_log`), until the result is None. The
-state then shows whether the change was made; `Fold.fence_epoch` shows whether the writer was fenced.
+Each function takes the log's state, the writer's identity and the intended change. It returns the record to append, or
+None if the effect is there or has become impossible. A record is valid at the end of the given state, and may be
+appended only if no other came in between. Otherwise the writer reads these and calls again (`stores.logs.commit_log`),
+until None. The state then shows whether the change was made, and `Fold.fence_epoch` whether the writer was fenced.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_close, valid
 
 MAX_CHANGED_BYTES: Final = 16 * 1024 * 1024
-"""Size of changed steps in one record, unless one sequence alone has more."""
+"""Size of changed steps in a record, unless one sequence has more."""
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
-    """Fence a bucket's log, so that no run below `epoch` can seal any more."""
+    """Fence a bucket's log against runs below `epoch`."""
     return Fence(epoch, run_id) if fold.fence_epoch < epoch and not fold.moved_to else None
 
 
 def next_epoch(fold: Fold) -> int:
-    """Return the epoch that the next run will get when it fences the job log."""
+    """Return the epoch of the next fence of the job log."""
     return max(fold.number, fold.fence_epoch) + 1
 
 
 def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
     """Fence the job log, which gives the run its epoch.
 
-    The epoch is the number of the record, or one above the newest epoch if that is higher, as after a rebuild.
+    That is the record's number, or one above the newest epoch if higher, as after a rebuild.
 
     Args:
-        run_id: unique id of the run.
-        begun_at: the newest epoch when the run started. If the log now has a newer one, this run cannot fence it.
+        run_id: unique.
+        begun_at: newest epoch at the start; with a newer one now, this run cannot fence.
     """
     if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:
         return None
@@ -70,22 +69,22 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
 
 
 def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
-    """Seal the sequences that may be sealed, in one record, before any of their steps is executed.
+    """Seal possible sequences in one record, before any step is executed.
 
-    With an open gate they may be of an older run that was killed.
+    With an open gate they may be a killed run's.
     """
     possible = tuple(sequence for sequence in sequences if valid(Intent(epoch, (sequence,), gate), fold))
     return Intent(epoch, possible, gate) if possible else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
-    """Record that the effects of these sequences are durable. Closed sequences are left out."""
+    """Record that the effects of these sequences are durable; closed ones are left out."""
     remaining = tuple(name for name in names if may_close(fold, epoch, name))
     return Done(epoch, remaining) if remaining else None
 
 
 def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | None:
-    """Drop the held sequences of older runs that are still pending and whose run never decided to publish."""
+    """Drop pending held sequences of older runs that never decided to publish."""
     remaining = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
     return Dropped(epoch, remaining) if remaining else None
 
@@ -93,9 +92,9 @@ def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | Non
 def fail(
     fold: Fold, epoch: int, name: SequenceName, reason: str, *, for_good: bool, max_attempts: int = 1
 ) -> Failed | None:
-    """Record a run's failed attempt at a pending sequence, once.
+    """Record a run's failed attempt once.
 
-    The sequence is quarantined after `max_attempts` failed runs, or at once if `for_good`.
+    After `max_attempts` failed runs, or `for_good`, the sequence is quarantined.
     """
     tried = fold.state_of(name.dataset_urn).tried_epochs
     if epoch in tried and not for_good:
@@ -105,9 +104,7 @@ def fail(
 
 
 def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
-    """Record why sequences stay pending. Sequences with the same recorded reason are left out. `outage`: the reason is
-    an outage of a target.
-    """
+    """Record new reasons why sequences stay pending. `outage`: of a target."""
     unrecorded = []
     for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
@@ -123,9 +120,8 @@ def change_steps(
     """Record changed steps of pending sequences, in records of limited size.
 
     Args:
-        executed: the sequences with the steps that were executed. If the steps have been changed since, the change is
-            left out.
-        changed: the changed batches; this function sets the number of the change.
+        executed: with the executed steps; if these have changed since, a change is left out.
+        changed: batches, whose number of the change is set here.
     """
     next_changes: list[PostponedSequence] = []
     remaining = MAX_CHANGED_BYTES
@@ -146,7 +142,7 @@ def read_failures(
 ) -> ReadFailures | None:
     """Record once that the run could not read these datasets.
 
-    A dataset is stopped after `stop_after` consecutive failed runs (0: never).
+    After `stop_after` consecutive failed runs (0: never) a dataset is stopped.
     """
     unrecorded = []
     for dataset in failures:
@@ -158,26 +154,26 @@ def read_failures(
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:
-    """In the job log: decide to publish the held sequences of `epoch`."""
+    """In the job log: decide to publish held sequences."""
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
 def operator_decision(
     fold: Fold, action: OperatorAction, name: SequenceName, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> OperatorDecision | None:
-    """Record an operator's action on a sequence, if the sequence has the required status."""
+    """Record an operator's action, if the sequence has the required status."""
     record = OperatorDecision(action, name, user, skipped)
     return record if valid(record, fold) else None
 
 
 def is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
-    """Return whether the dataset has this watermark, and no run that has started can still seal the dataset."""
+    """Return whether the watermark is set and no started run can seal the dataset."""
     state = fold.state_of(urn)
     return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
 def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, user: str) -> SetWatermark | None:
-    """Set an idle dataset's watermark, if the dataset's state is still `before`, the one that the operator saw."""
+    """Set an idle dataset's watermark, if its state is still `before`."""
     urn = before.dataset_urn
     is_needed = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
     record = SetWatermark(urn, watermark, user)
@@ -187,7 +183,7 @@ def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None,
 def set_watermarks(
     fold: Fold, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> SetWatermarks | None:
-    """Set the watermarks of idle datasets, all or none. None are set if one watermark differs from `before`."""
+    """Set idle datasets' watermarks, or none if one differs from `before`."""
     remaining = {urn: watermark for urn, watermark in requested.items() if not is_set(fold, urn, watermark)}
     record = SetWatermarks(remaining, user)
     as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
@@ -195,20 +191,16 @@ def set_watermarks(
 
 
 def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
-    """Return whether the rebuild of `epoch` has put this state in place of the dataset's own.
-
-    If so, no run that has started can seal the dataset.
-    """
+    """Return whether the rebuild has put this state, so that no started run can seal the dataset."""
     return fold.state_of(state.dataset_urn) == replace(state, closed_epoch=epoch)
 
 
 def rebuild(
     fold: Fold, epoch: int, states: tuple[DatasetState, ...], dataset_states: Mapping[str, DatasetState], user: str
 ) -> Rebuilt | None:
-    """Replace states by those computed from the published files. No run that has started can seal these datasets
-    afterwards.
+    """Replace states by those of the published files, so that no started run can seal the datasets.
 
-    An operator action has no fence, so no dataset may have changed since `dataset_states` was read.
+    As operator actions have no fence, no dataset may have changed since `dataset_states`.
     """
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == dataset_states.get(urn, DatasetState(urn)) for urn in urns)
@@ -218,10 +210,10 @@ def rebuild(
 
 
 def cut(fold: Fold, epoch: int, phase: CutPhase, reported: Iterable[Head]) -> Cut | None:
-    """In the job log: record the heads of the bucket logs, after the run has fenced and replayed them, or at its end.
+    """In the job log: record heads after replay, or at the end.
 
-    A recorded head never moves back: if an operator action has recorded a newer head since the run read the log, the
-    newer one stays. The head of a bucket that was not read stays as well, and is marked as incomplete.
+    A head never moves back: a newer one of an operator action stays. So does that of an unread bucket, marked as
+    incomplete.
     """
     by_bucket = {head.bucket: head for head in reported}
     buckets = sorted(fold.heads.keys() | by_bucket.keys())
@@ -239,25 +231,23 @@ def _newest_head(last: Head | None, reported: Head | None) -> Head:
 
 
 def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
-    """In the job log: return the record of a run's end or, if the end is recorded, a checkpoint if one is due and no
-    newer run has started. For the arguments see `cut` and `checkpoint`.
-    """
+    """In the job log: record a run's end, then a due checkpoint unless a newer run has started. Arguments: see `cut`
+    and `checkpoint`."""
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, reported)
     return checkpoint(fold, at_least=at_least, decided_from=decided_from) if fold.fence_epoch == epoch else None
 
 
 def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
-    """In the job log: discard all recorded heads, so that the bucket logs continue from their present ends."""
+    """In the job log: discard all heads, so that bucket logs continue from their present ends."""
     record = Rebuilt(epoch, (), user)
     return record if fold.heads and valid(record, fold) else None
 
 
 def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
-    """In the job log: record the heads of bucket logs after an operator action, if they are above the recorded heads.
+    """In the job log: record higher heads after an operator action.
 
-    The logs must be of the current generation. If a bucket's recorded head is marked as incomplete, the new head is
-    marked so, too.
+    The logs must be of the current generation. A bucket that is marked as incomplete stays so.
     """
     if fold.generation != generation:
         return None
@@ -270,19 +260,19 @@ def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> H
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: start the move to `generation`. Until it has finished, no CUT and no HEADS is valid."""
+    """In the job log: start a move, until whose end no CUT and no HEADS is valid."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 
 
 def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
-    """In a bucket's log: end the log, if all of its datasets are idle."""
+    """In a bucket's log: end it, if all datasets are idle."""
     record = Moved(epoch, generation)
     return record if valid(record, fold) else None
 
 
 def beginning() -> Checkpoint:
-    """Return the first record of a new log: an empty checkpoint."""
+    """Return the empty checkpoint of a new log."""
     return Fold().checkpoint()
 
 
@@ -293,17 +283,17 @@ def beginnings(
     named_now: NamedNow | None = None,
     schemas: Mapping[str, SchemaIds] | None = None,
 ) -> list[Checkpoint]:
-    """Return the first record of each log of a new generation, by bucket. All writers compute the same records.
+    """Return the first record of each log of a new generation, equal for all writers.
 
     Args:
-        ended: states of all logs of the previous generation, in any order. Each log must have ended with MOVED.
-        buckets: number of buckets of the new generation.
-        bucket_of: returns the new bucket of a dataset.
-        named_now: returns the new names of datasets, if they change.
-        schemas: schema ids by converter, for datasets whose ids change.
+        ended: all previous logs, each ended with MOVED.
+        buckets: their new number.
+        bucket_of: of a dataset.
+        named_now: if names change.
+        schemas: new ids by converter.
 
     Raises:
-        ConflictError: like `dataset_renaming.renamed`.
+        ConflictError: of `dataset_renaming.renamed`.
     """
     ids = schemas or {}
     folds = list(ended)
@@ -319,14 +309,13 @@ def beginnings(
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
-    """In the job log: make the logs of `generation` the current ones."""
+    """In the job log: make a generation current."""
     record = Generation(epoch, generation)
     return record if valid(record, fold) else None
 
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
-    """Return the whole state as a record, if at least `at_least` records (and at least one) follow the newest
-    checkpoint; otherwise, or in a log that has moved, None.
-    """
+    """Return the whole state, if at least `at_least` records (and one) follow the newest checkpoint and the log has not
+    moved."""
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

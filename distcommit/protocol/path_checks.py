@@ -1,4 +1,4 @@
-"""Checks that keep the paths of commit steps below their roots."""
+"""Checks that keep commit steps below their roots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if it stays below the root that it is relative to.
+    """Return a path that stays below its root.
 
     Raises:
-        ConfigurationError: if the path is absolute or empty, has `.`, `..` or empty components, or contains a NUL.
+        ConfigurationError: if it is absolute or empty, or has `.`, `..`, empty components or a NUL.
     """
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -28,17 +28,14 @@ def check_relative(path: str) -> str:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check many file names, which must not contain `/`. Same rules as `check_relative`, at a fraction of its cost.
-
-    Raises:
-        ConfigurationError: for the first invalid name.
-    """
+    """Check file names without `/` by the rules of `check_relative`, at a fraction of its cost; raises
+    ConfigurationError."""
     if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
         for name in names:
             check_relative(name)
 
 
 def are_nested(one: str, other: str) -> bool:
-    """Return whether two normal paths or URLs are the same folder, or one is inside the other."""
+    """Return whether one is the other or inside it."""
     one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
     return one.startswith(other) or other.startswith(one)

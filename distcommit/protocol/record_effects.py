@@ -1,7 +1,7 @@
 """The effect of each record on the state of its log.
 
-`apply` is called for each record in order. The first state is the newest checkpoint, which contains the whole state. A
-record that `protocol.record_validity` rejects changes nothing, so the same records always result in the same state.
+The first state is the newest checkpoint. A record that `protocol.record_validity` rejects changes nothing, so the same
+records always give the same state.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from distcommit.protocol.record_validity import BY_HAND, PENDING, QUARANTINED, v
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:
-    """Advance `fold` past the record with that number. An invalid record is added to `fold.ignored` and has no other
-    effect."""
+    """Advance `fold` past a record; an invalid one is only added to `fold.ignored`."""
     fold.number = number
     if not valid(record, fold):
         fold.ignored.append((number, type(record).__name__))
@@ -151,7 +150,7 @@ def _apply_operator_action(fold: Fold, record: OperatorDecision) -> None:
 
 
 def _close_as_done(fold: Fold, name: SequenceName) -> None:
-    """Close a sequence as done: its watermark becomes the dataset's, and the dataset is idle."""
+    """Close a sequence as done: its watermark becomes the dataset's, which is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -187,10 +186,9 @@ def _change_steps(fold: Fold, changed: PostponedSequence) -> None:
 
 
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """Return the epochs that targets may have after an operator has accepted a sequence.
+    """Return targets' possible epochs after an operator has accepted a sequence.
 
-    It is unknown whether the sequence was committed, or will be committed by a delayed process, so both epochs are
-    possible.
+    It may have been committed, or may still be by a delayed process, so both epochs are possible.
     """
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
@@ -200,7 +198,7 @@ def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> Target
 
 
 def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) -> ReadFailure:
-    """Return a dataset's read failure after one more failed run. An outage does not add to the failed runs in a row."""
+    """Count one more failed run; an outage does not add to those in a row."""
     failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
     return ReadFailure(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
@@ -208,10 +206,9 @@ def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) ->
 def _remaining_failure(
     failure: ReadFailure | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
 ) -> ReadFailure | None:
-    """Return the read failure that remains after a watermark has moved.
+    """Return the read failure that remains after a watermark moved.
 
-    If the whole plan was sealed, none remains. If a part was sealed, the failure remains for the partitions whose
-    position has not moved.
+    None remains after a whole plan, otherwise that of partitions whose position has not moved.
     """
     if failure is None or after == before:
         return failure
@@ -226,9 +223,9 @@ def _remaining_failure(
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None, user: str) -> None:
-    """Set a dataset's watermark, as an operator's action.
+    """Set a watermark as an operator's action.
 
-    Without a watermark the epochs of the dataset's targets are discarded as well: the dataset starts over.
+    Without one the epochs of targets are discarded, too: the dataset starts over.
     """
     state = fold.state_of(urn)
     origin, skipped = state.origin, state.skipped

@@ -1,12 +1,11 @@
-"""Validity: the rules for which record may follow which state of a log.
+"""Validity: which record may follow which state of a log.
 
-Several processes append to a log, and some of them may have been fenced long ago. A record's presence therefore proves
-nothing: the record counts only if these rules allow it after the state that all records before it have produced. A
-writer checks the rules before it appends. Every reader checks them again for every record, and ignores a record that is
-not valid at its position. This makes fencing and compare-and-set safe without locks: of two conflicting records, the
-first is valid and the second is not, for every reader.
+Several processes append, some of them fenced long ago, so a record's presence proves nothing. It counts only if these
+rules allow it after the state of all records before it. A writer checks them before it appends, and every reader again.
+This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is valid and the second
+is not, for every reader.
 
-`rejection_reason` contains all rules. Their executable model, with broken variants, is `tests/spec/log_model.py`.
+The model, with broken variants, is `tests/spec/log_model.py`.
 """
 
 from __future__ import annotations
@@ -53,22 +52,20 @@ BY_HAND: dict[OperatorAction, tuple[DatasetStatus, DatasetStatus]] = {
     OperatorAction.QUARANTINE: (PENDING, QUARANTINED),
     OperatorAction.GIVEN_UP: (REVOKING, IDLE),
 }
-"""The status that an operator's action on a sequence requires, and the resulting status."""
+"""Required and resulting status of an operator's action."""
 
 
 _MAY_CLOSE = (PENDING, QUARANTINED)
 
 
 def valid(record: Record, fold: Fold) -> bool:
-    """Return whether `record` may follow a log whose fold is `fold`."""
     return not rejection_reason(record, fold)
 
 
 def rejection_reason(record: Record, fold: Fold) -> str:
-    """Return why `record` may not follow a log with the state `fold`; empty if it may.
+    """Return why `record` may not follow the state; empty if it may.
 
-    Most rules are of three kinds. The record's run must be the one of the newest fence. The sequences in the record
-    must be open and have a required status. The datasets that the record changes must be idle, with the watermark that
+    Most rules require the newest fence's run, open sequences with a status, or idle datasets with the watermark that
     the writer saw.
     """
     if fold.moved_to:
@@ -127,7 +124,7 @@ def rejection_reason(record: Record, fold: Fold) -> str:
 def _postponed_problem(postponed: tuple[PostponedSequence, ...], fold: Fold) -> str:
     """Return why these sequences may not be postponed; empty if they may.
 
-    A change of steps must be the next one. So of two changes of the same steps, only the first counts.
+    A change of steps must be the next one, so of two changes only the first counts.
     """
     for entry in postponed:
         opened = fold.state_of(entry.dataset_urn).open
@@ -145,18 +142,18 @@ def _not_held(record: Dropped, fold: Fold) -> str:
 
 
 def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
-    """Return whether a sequence of `epoch`, planned on watermark `low`, may be sealed by the newest run.
+    """Return whether the newest run may seal a sequence planned on watermark `low`.
 
     The dataset must be idle, no run from `epoch` on may have sealed it, and its watermark must still be `low`. This
-    comparison prevents two runs from publishing the same records. The newest run may also seal work that an older run
-    had finished before it was killed. Such a sequence has the older run's epoch.
+    comparison prevents two runs from publishing the same records. The newest run may seal a killed run's finished work,
+    with that run's epoch.
     """
     state = fold.state_of(urn)
     return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
 
 
 def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
-    """Return whether the run of `epoch` may record that the effects of a sequence are durable."""
+    """Return whether a sequence's effects may be recorded as durable."""
     return not (fold.moved_to or _not_newest(epoch, fold) or _not_open((name,), fold, _MAY_CLOSE))
 
 
@@ -181,10 +178,10 @@ def _not_as_planned(state: DatasetState, low: Watermark | None) -> str:
 
 
 def _read_failure_problem(record: ReadFailures, fold: Fold) -> str:
-    """Return why the run may not record these read failures; empty if it may.
+    """Return why these read failures may not be recorded; empty if they may.
 
-    A run records a dataset's failure at most once. It does not record the failure if, since it planned the dataset,
-    another run has read the dataset or an operator has set its watermark.
+    A failure is recorded once, and not if another run has read the dataset or an operator has set its watermark since
+    planning.
     """
     urns = [dataset.dataset_urn for dataset in record.datasets]
     if len(set(urns)) < len(urns):
@@ -217,8 +214,7 @@ def _under_way(fold: Fold) -> str:
 
 
 def _heads_problem(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
-    """Return why the heads are invalid. Each must be of another bucket and `at_least` records above the bucket's last
-    head."""
+    """Return why heads are invalid: each must be of another bucket and `at_least` records above its last."""
     if len({head.bucket for head in heads}) < len(heads):
         return "a bucket has two heads"
     for head in heads:
@@ -247,7 +243,7 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
 
 
 def _not_open(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
-    """Return why the names are not distinct open sequences, each with an allowed status; empty if they are."""
+    """Return why names are not distinct open sequences of an allowed status; empty if they are."""
     urns: set[str] = set()
     for name in names:
         state = fold.state_of(name.dataset_urn)

@@ -1,12 +1,9 @@
-"""Readiness: choose the winning attempts of a dataset, and decide when the dataset can be sealed.
+"""Readiness: the winning attempts of a dataset, and when it can be sealed.
 
-A run plans work units for each dataset. Spark may run several attempts at a work unit, at the same time or one after
-another. Each attempt stages its own output and reports a task state. Exactly one attempt of each work unit may be
-published, and the published ranges of a partition must have no gap. `readiness` decides this from the plan and the
-reported task states.
+Of several attempts at a work unit exactly one may be published, and a partition's ranges must have no gap.
 
-There are three decisions. *Wait*: work units may still finish. *NotReady*: the run commits nothing for the dataset.
-*Ready*: the winning task states are final, and their outputs can be sealed as one commit sequence.
+*Wait*: work units may still finish. *NotReady*: the run commits nothing for the dataset. *Ready*: the winning states
+are final, and can be sealed as one commit sequence.
 """
 
 from __future__ import annotations
@@ -20,40 +17,33 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 _MAX_POSITION_CHARACTERS = 100
-"""Maximum length of the position in front of an error text.
-
-Stored error texts are shortened, and the error itself must remain visible.
-"""
+"""Longest position in front of an error text, because stored texts are shortened, and the error must remain visible."""
 
 
 class CommitPolicy(StrEnum):
-    """The condition for committing a dataset whose work units did not all succeed."""
+    """When a dataset is committed although work units failed."""
 
     FULL = "full"
-    """Commit only if every work unit succeeded."""
+    """Only if every work unit succeeded."""
     SUCCESSFUL = "successful"
-    """Commit the successful work units up to the first gap."""
+    """Successful work units up to the first gap."""
     PARTIAL = "partial"
-    """Like SUCCESSFUL, and also commit the records that failed attempts read before the error."""
+    """Like SUCCESSFUL, with records of failed attempts before the error."""
 
 
 class RetryPolicy(StrEnum):
-    """For which datasets a range that a run failed to read is read again first, up to its planned end.
-
-    For all other datasets, the next run plans up to the source's newest end.
-    """
+    """For which datasets an unread range is read again first; others plan up to the source's newest end."""
 
     ALWAYS = "always"
     """For every dataset."""
     ON_FULL = "on_full"
-    """For datasets that are committed completely or not at all."""
+    """If it is committed completely or not at all."""
     ON_PARTIAL = "on_partial"
-    """For datasets whose policy allows committing a part."""
+    """If a part may be committed."""
     NEVER = "never"
     """For no dataset."""
 
     def applies_to(self, policy: CommitPolicy) -> bool:
-        """Return whether this retry policy applies to datasets with that commit policy."""
         match self:
             case RetryPolicy.ALWAYS:
                 return True
@@ -67,16 +57,16 @@ class RetryPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not decided: work units may still finish."""
+    """Work units may still finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """Decided: this run commits nothing for the dataset.
+    """This run commits nothing.
 
     Attributes:
-        reason: why.
-        failed: whether an error is the cause; False if there was nothing new to read.
+        reason: for reports.
+        failed: False if there was nothing new.
     """
 
     reason: str
@@ -85,12 +75,12 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Decided: the dataset can be sealed.
+    """The dataset can be sealed.
 
     Attributes:
-        winners: the task states whose outputs are published.
-        high: the watermark after the commit.
-        partial_reason: why other work units are not part of it; empty if all are.
+        winners: states to publish.
+        high: watermark after the commit.
+        partial_reason: why other work units are left out; empty if none are.
     """
 
     winners: tuple[TaskState, ...]
@@ -102,7 +92,6 @@ Readiness = Wait | NotReady | Ready
 
 
 def succeeded(plan: DatasetPlan, states: Sequence[TaskState]) -> bool:
-    """Return whether each work unit of the plan has a successful attempt."""
     done = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
     return all(unit.work_unit_id in done for unit in plan.work_units)
 
@@ -157,7 +146,7 @@ def readiness(
 def _winners(
     plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """Return the winners in the order of the plan, and a reason for each work unit without a successful attempt."""
+    """Return winners in order, and reasons of work units without success."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     prefixes: dict[str, list[TaskState]] = {}
@@ -201,9 +190,9 @@ def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str,
 
 
 def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
-    """Return why the task state cannot belong to the work unit; None if it can.
+    """Return why a state cannot belong to a work unit, or None.
 
-    A partial attempt that made no progress is rejected as well, because its records would be read again.
+    A partial attempt without progress is rejected, too, because its records would be read again.
     """
     has_moved = state.outcome is not TaskOutcome.PARTIAL or state.actual_high != state.low
     if state.low == unit.low and unit.can_end_at(state.actual_high) and has_moved:
@@ -215,10 +204,10 @@ def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
 
 
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
-    """Return the task states that continue `low` without a gap, and the positions that they reach.
+    """Return states that continue `low` without a gap, and their positions.
 
-    No task state may end before it begins. A work unit that reads several partitions is used as a whole: if one of its
-    partitions has a gap before it, the work unit is left out, which may leave a gap in its other partitions.
+    None may end before it begins. A work unit of several partitions counts as a whole: a gap before one of its
+    partitions leaves it out, which may leave a gap in the others.
     """
     remaining = list(states)
     reached = dict(low)

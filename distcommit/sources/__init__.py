@@ -1,5 +1,5 @@
-"""Sources of records: Kafka, files, SQL databases, REST, Spark readers, micro-batches of a stream, custom classes.
+"""Sources of records, one package for each source type of job files.
 
-A source plans work units and reads them. It must not know how records are processed. Each package is a source type of
-job files. Its `SETTINGS` names the class of the section `source`. Start reading at `python`, then `kafka`.
+A source plans work units and reads them, and must not know how records are processed. Start reading at `python`, then
+`kafka`.
 """

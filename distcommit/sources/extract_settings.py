@@ -1,4 +1,4 @@
-"""The extract settings that every source has."""
+"""The extract settings of every source."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from distcommit.core.support.settings_model import SettingsModel
 
 
 class DeclaredExtract(SettingsModel):
-    """Keys and delta fields that the job file declares for the records of all datasets. They replace those of the
-    source.
+    """Keys and delta fields that the job file declares, which replace those of the source.
 
     Attributes:
         keys: columns that are unique together. Database sinks with `mode: upsert` or `mirror` use them if they have no
@@ -28,7 +27,7 @@ class DeclaredExtract(SettingsModel):
 
 
 class DescribedSource(SettingsModel, SourceSettings):
-    """Base class of the section `source` of all source types.
+    """Base class of the section `source`.
 
     Attributes:
         extract: what the job file declares about the records.
@@ -37,7 +36,6 @@ class DescribedSource(SettingsModel, SourceSettings):
     extract: DeclaredExtract = DeclaredExtract()
 
     def described(self, extract: Extract) -> Extract:
-        """Return the extract with the declared keys and delta fields."""
         return replace(
             extract,
             keys=self.extract.keys or extract.keys,

@@ -1,4 +1,4 @@
-"""The check that the topics or tables that a job file lists exist."""
+"""The check that listed topics or tables exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distcommit.core.errors import SourceError
 def require_listed(
     setting: str, missing: Sequence[str], existing: Collection[str], *, id: str, selected: int, todo: str = ""
 ) -> None:
-    """Raise SourceError with the most similar existing names if `missing` is not empty.
+    """Raise SourceError with similar existing names if `missing` is not empty.
 
     Args:
-        setting: the setting that lists the names, such as `topics`.
-        selected: the number of existing names that the job reads.
+        setting: lists the names, such as `topics`.
+        selected: number of existing names that the job reads.
         todo: how to let this user see an existing name.
     """
     if not missing:

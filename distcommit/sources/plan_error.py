@@ -11,9 +11,7 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 class PlanError(SourceError):
-    """Error of a dataset that can't be planned. `remedy` is the command that resolves it, as in
-    `DatasetProblem.remedy`.
-    """
+    """Error of a dataset; `remedy` is that of `DatasetProblem`."""
 
     id = "DATASET_NOT_PLANNED"
 
@@ -28,10 +26,10 @@ class PlanError(SourceError):
 
 
 def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanError:
-    """Return the error for a watermark column whose greatest value is below the stored position.
+    """Return the error of a column that ends below the stored position.
 
     Args:
-        end: present end of the column's values; None if there is no value at or after `stored`.
+        end: None if there is no value at or after `stored`.
     """
     end_note = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(

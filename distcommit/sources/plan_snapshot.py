@@ -1,4 +1,4 @@
-"""Plans of snapshots. Each run reads a whole dataset, and the position is the number of published snapshots."""
+"""Plans of snapshots, which read a whole dataset; positions count published ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.watermark_column import PARTITION
 
 SNAPSHOT = "snapshot"
-"""Incarnation of positions that are numbers of snapshots."""
+"""Incarnation of these positions."""
 
 
 def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPlan:
-    """Return the plan of the next snapshot, one work unit. Raises SourceError if the stored position is not a number of
-    snapshots.
-    """
+    """Return the plan of the next snapshot; raises SourceError for another kind of position."""
     stored = stored_position(urn, state, SNAPSHOT, is_count)
     low = stored if isinstance(stored, int) else 0
     unit = WorkUnit("0", urn, Watermark({PARTITION: low}, SNAPSHOT), Watermark({PARTITION: low + 1}, SNAPSHOT), size)
@@ -32,14 +30,14 @@ def is_count(position: Position) -> bool:
 def stored_position(
     urn: str, state: DatasetState | None, incarnation: str, fits: Callable[[Position], bool]
 ) -> Position | None:
-    """Return the stored position of a dataset with one partition; None if the dataset was never read.
+    """Return the position of a dataset's only partition; None if it was never read.
 
     Args:
-        incarnation: required incarnation. A watermark without one, as an operator sets it, is accepted.
+        incarnation: required, except of a watermark without one, from an operator.
         fits: returns whether a position is valid for the incarnation.
 
     Raises:
-        SourceError: if the stored watermark has another incarnation or another partition, or its position is not valid.
+        SourceError: if incarnation, partition or position is not valid.
     """
     mark = state.watermark if state else None
     if mark is None or not mark.positions:

@@ -1,7 +1,5 @@
-"""Parser of the SQL in job files. It accepts only one query or one condition, and finds the tables that a query reads.
-
-Quotes, comments and brackets must be closed, and placeholders are rejected. Must not import SQLAlchemy.
-"""
+"""Parser of the SQL in job files, which accepts one query or condition and finds its tables; must not import
+SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -47,23 +45,21 @@ _SCANNERS = {
         },
     }.items()
 }
-"""Patterns of tokens by dialect. `mark` matches placeholders of values, `open` the begin of an unclosed quote or
-comment.
-"""
+"""`mark` matches placeholders of values, `open` the begin of an unclosed quote or comment."""
 _NESTING = frozenset({"postgresql", "spark"})
-"""Dialects whose comments may contain comments."""
+"""Dialects with nested comments."""
 _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
 )
 _OTHER_STATEMENTS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "CREATE", "DROP", "SET", "FROM"})
-"""Words that make a statement after WITH another one than SELECT. After FROM, Spark accepts INSERT."""
+"""Words of other statements than SELECT after WITH; after FROM, Spark accepts INSERT."""
 _NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
-"""Clauses that lock or write: MySQL's read-only transactions may still lock rows.
+"""Clauses that lock or write, not in quotes or after a dot.
 
-Words in quotes or after a dot are not clauses. A version number may precede the words in a comment that MySQL executes.
+In a comment that MySQL executes, a version number may precede them.
 """
 
 
@@ -72,8 +68,8 @@ class Query:
     """A checked query, which can be put in brackets.
 
     Attributes:
-        body: text from the first word to the last, without `;` and comments before and after.
-        id: digest of the query. White space and comments do not change it.
+        body: without `;` and comments before and after.
+        id: digest, which ignores white space and comments.
     """
 
     body: str
@@ -85,9 +81,8 @@ class Query:
         """Parse a query.
 
         Raises:
-            ValueError: if the text does not begin with SELECT or WITH, or has several statements, a placeholder, or an
-                unclosed quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no
-                subject: the caller adds the setting.
+            ValueError: if the text is not one SELECT or WITH, has a placeholder or is not closed, or for MySQL locks or
+                writes. The caller adds the setting as subject.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -102,11 +97,10 @@ class Query:
 
 
 def check_condition(text: str, dialect: str) -> None:
-    """Check a condition, which is put in brackets after WHERE. An empty text is accepted.
+    """Check a condition, which may be empty.
 
     Raises:
-        ValueError: if the text has only comments or spaces, or has several statements, a placeholder, or an unclosed
-            quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no subject.
+        ValueError: as of `Query.of`, or if it has only comments or spaces.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
@@ -128,9 +122,7 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
 
 
 def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
-    """Yield schema and name of each table that a query names after FROM and JOIN. The schema is empty if the query
-    names none.
-    """
+    """Yield schema (or empty) and name of each table after FROM and JOIN."""
     levels, parts, is_awaited, before = [_Level()], [""], False, ""
     for token in [*_tokens(text, dialect), None]:
         word = token[0] if token is not None else ";"
@@ -150,9 +142,9 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """State of the parser within one pair of brackets.
+    """State within one pair of brackets.
 
-    `has_select`: whether SELECT has occurred. `lists_tables`: whether the parser is in a list of tables after FROM.
+    `has_select`: after SELECT. `lists_tables`: in a list after FROM.
     """
 
     has_select: bool = False
@@ -160,7 +152,6 @@ class _Level:
 
 
 def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: bool) -> bool:
-    """Update the levels by the word `upper`, and return whether the next word may be a table."""
     if upper == "(":
         levels.append(_Level(lists_tables=is_awaited))
         return is_awaited
@@ -192,7 +183,7 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _end_of_nested(text: str, begin: int) -> int:
-    """Return the index after a comment that may contain comments; 0 if the comment is not closed."""
+    """Return the index after a nested comment; 0 if it is not closed."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, begin):
         depth += 1 if part[0] == "/*" else -1
@@ -212,7 +203,7 @@ def _check_brackets(words: list[str]) -> None:
 
 
 def _require_query(words: list[str]) -> None:
-    """Reject a statement that follows the tables of WITH and is not a SELECT."""
+    """Reject other statements than SELECT after WITH."""
     depth, before = 0, ""
     for word in map(str.upper, words if words[0].upper() == "WITH" else []):
         if before == ")" and not depth and word in _OTHER_STATEMENTS:
@@ -231,10 +222,10 @@ def _require_only_reads(tokens: list[re.Match[str]]) -> None:
 
 
 def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
-    """Parse queries by name.
+    """Parse queries by name. Errors contain the name.
 
     Raises:
-        ValueError: if a query is not valid; the message has its name.
+        ValueError: of `Query.of`.
     """
     queries: dict[str, Query] = {}
     for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""Watermark columns: positions of their values, and a buffer of rows in the order of positions."""
+"""Watermark columns: positions, and a buffer of ordered rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 from distcommit.core.watermark import Position, Watermark, at_or_past
 
 PARTITION = ""
-"""The only partition of a dataset with a watermark column."""
+"""The only partition."""
 _LAST_INTEGER = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 Row = TypeVar("Row")
 
 
 class Kind(StrEnum):
-    """Type of a watermark column; part of the incarnation of its positions."""
+    """Type of a watermark column, in its incarnation."""
 
     INTEGER = "integer"
     TIME = "time"
@@ -32,18 +32,16 @@ BEGINNINGS: Mapping[Kind, Position] = {
     Kind.TIME: "0001-01-01T00:00:00.000000Z",
     Kind.TEXT: "",
 }
-"""Lowest position by kind: no value is below it."""
+"""Lowest positions."""
 
 
 def position_of(kind: Kind, value: Any) -> Position:
-    """Return the position of a driver's value.
+    """Return a driver value's position.
 
-    The position of a time is text of fixed width, ISO 8601 in UTC with microseconds, so that texts sort as times. A
-    time without a zone counts as UTC.
+    Times are text of fixed width, ISO 8601 in UTC (also without a zone) with microseconds, which sorts as times.
 
     Raises:
-        ValueError: if the value has another type, or an integer is not a 64-bit integer below 2^63 - 1. No range could
-            begin after the largest one.
+        ValueError: for another type, or an integer not below 2^63 - 1, after which no range could begin.
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
@@ -58,20 +56,19 @@ def position_of(kind: Kind, value: Any) -> Position:
 
 
 def end_of_times(now: datetime, lookback_s: int) -> Position:
-    """Return the end of the times that can be read now: the start of the present second, less `lookback_s`.
+    """Return the end of readable times: the present second, less `lookback_s`.
 
-    Many clocks and columns have a resolution of seconds, so that more rows of the present second may follow.
+    At this resolution more rows of the present second may follow.
     """
     return position_of(Kind.TIME, now.replace(microsecond=0) - timedelta(seconds=lookback_s))
 
 
 def time_at(position: Position) -> datetime:
-    """Return the time of a position in a column of times, in UTC."""
     return datetime.fromisoformat(str(position))
 
 
 def is_position(kind: Kind, position: Position) -> bool:
-    """Return whether a position is valid for a column of that kind."""
+    """Return whether a position is valid for the kind."""
     if kind is Kind.INTEGER:
         return type(position) is int and -_LAST_INTEGER - 1 <= position <= _LAST_INTEGER
     if kind is Kind.TEXT:
@@ -83,10 +80,10 @@ def is_position(kind: Kind, position: Position) -> bool:
 
 
 def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
-    """Return the end of the failed range if it is above `low` and not above `end`; otherwise return `end`.
+    """Return the failed range's end if it is between `low` and `end`, otherwise `end`.
 
     Args:
-        retried_end: end of the failed range (`SourceState.to_read_again`); None if no range failed.
+        retried_end: from `SourceState.to_read_again`, or None.
         low: the stored position.
         end: end of the values that can be read.
     """
@@ -99,13 +96,11 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
 
 class OrderedRows(Generic[Row]):
-    """Buffer of rows in ascending order of their positions. Rows with one position leave it together.
+    """Buffer of rows in ascending order; those with one position leave together.
 
     Args:
-        low: lowest allowed position.
-        high: all positions must be below it; None for no limit.
-        refused: returns the error to raise for a position that is out of order or outside the range. It is called with
-            the lowest allowed position and the actual position.
+        high: exclusive; None for no limit.
+        refused: makes the error of the lowest allowed and the actual position.
     """
 
     def __init__(
@@ -117,9 +112,7 @@ class OrderedRows(Generic[Row]):
         self._positions: list[Position] = []
 
     def add(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        """Add rows, each with its position. Raises the error of `refused` if a position is out of order or not below
-        `high`.
-        """
+        """Add rows; raises the error of `refused`."""
         for one, next_one in pairwise([self.newest, *positions]):
             if next_one < one or (self._high is not None and next_one >= self._high):  # type: ignore[operator]
                 raise self._refused(one, next_one)
@@ -128,7 +121,6 @@ class OrderedRows(Generic[Row]):
         self.newest = positions[-1] if positions else self.newest
 
     def pop_below(self, end: Position) -> list[Row]:
-        """Remove the rows with positions below `end`, and return them."""
         count = bisect_left(self._positions, end)
         selected, self._rows = self._rows[:count], self._rows[count:]
         self._positions = self._positions[count:]

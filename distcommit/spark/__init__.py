@@ -1,4 +1,4 @@
-"""Spark: runs the engine's functions on executors, opens sessions, and spools micro-batches of a stream.
+"""Spark: runs the engine's functions on executors.
 
 The only package that uses Spark. Must not decide about datasets. Start reading at `task_launch`.
 """

@@ -1,4 +1,4 @@
-"""Cancellation of a run: its Spark jobs are interrupted, and further launches fail."""
+"""Cancellation of a run and its Spark jobs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _POLL_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CancellableLaunch:
-    """Launcher of Spark jobs that raises RunCancelledError once the run is cancelled.
+    """Launcher that raises RunCancelledError once the run is cancelled.
 
     Attributes:
-        launch: the underlying launcher.
+        launch: the underlying one.
         check_cancellation: raises RunCancelledError once the run is cancelled.
     """
 
@@ -45,7 +45,7 @@ class CancellableLaunch:
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """Return a session for the jobs of one run, so that a cancellation interrupts no other jobs.
+    """Return a session of one run, so that a cancellation interrupts no other jobs.
 
     Over Spark Connect this is the same session, because a new one would lack its settings and files.
     """
@@ -54,10 +54,10 @@ def own_session(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> Iterator[CancellableLaunch]:
-    """Watch for a cancel request within the block.
+    """Watch for a cancel request.
 
-    A thread reads the store every second. Once the run is cancelled, it interrupts all work of the session, every
-    second again because a job may just have started.
+    A thread reads the store every second, and after a request interrupts the session every second, because a job may
+    just have started.
 
     Args:
         launch: launches jobs in the run's session.
@@ -103,7 +103,6 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
 
 
 def _interrupt(spark: SparkSession, run_id: str) -> None:
-    """Interrupt all jobs of the run, and other work of its session, such as reads of a Spark source."""
     try:
         spark.interruptAll()
         if not over_connect(spark):

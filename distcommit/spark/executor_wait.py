@@ -1,4 +1,4 @@
-"""Wait for the executors of a cluster."""
+"""The wait for executors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAG = "distcommit waits for an executor"
 
 
 def wait_for_executor(spark: SparkSession, report_s: float = 30.0, limit_s: float = 300.0) -> None:
-    """Wait until the session of a cluster has an executor. The wait is logged as a warning each `report_s` seconds.
+    """Wait until a cluster's session has an executor, with a warning each `report_s` seconds.
 
     Raises:
         TransientError: if there is none after `limit_s` seconds.
@@ -41,7 +41,7 @@ def wait_for_executor(spark: SparkSession, report_s: float = 30.0, limit_s: floa
 
 
 def wait_for_further_executors(spark: SparkSession) -> None:
-    """Wait until no further executor registers, at most 15 seconds."""
+    """Wait until no executor registers, at most 15 seconds."""
     registered, until_s = executors_of(spark), time.monotonic() + _FURTHER_WAIT_S
     while time.monotonic() < until_s:
         time.sleep(_POLL_S)
@@ -51,12 +51,11 @@ def wait_for_further_executors(spark: SparkSession) -> None:
 
 
 def executors_of(spark: SparkSession) -> int:
-    """Return the number of executors that have registered."""
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
 
 
 def _run_task(spark: SparkSession) -> None:
-    """Run a job of one task: with dynamic allocation, Spark starts executors only for waiting tasks."""
+    """Run a job of one task, for which dynamic allocation starts an executor."""
     context = spark.sparkContext
     with suppress(Py4JError, ConnectionError):  # cancelled, or the JVM has died
         context.addJobTag(_TAG)

@@ -1,7 +1,4 @@
-"""Notes on task attempts that failed for a reason that may be their node's.
-
-Spark repeats such an attempt on another executor, so that the run itself meets no error.
-"""
+"""Notes on attempts that Spark repeated because of their node, without an error of the run."""
 
 from __future__ import annotations
 
@@ -29,10 +26,8 @@ _TODO = (
 
 
 def describe_repeated(context: SparkContext, tag: str) -> Reasons:
-    """Return a note for each executor on which attempts of the newest job with this tag failed for such a reason.
-
-    Notes are diagnostics: if Spark does not list the attempts, there are none.
-    """
+    """Return a note for each executor on which attempts of the newest job with this tag failed so, if Spark lists
+    them."""
     failed: dict[tuple[str, str], list[str]] = defaultdict(list)
     with suppress(Py4JError, ConnectionError):
         for host, executor, failure in _failed_attempts(context, tag):
@@ -49,7 +44,6 @@ def describe_repeated(context: SparkContext, tag: str) -> Reasons:
 
 
 def _failed_attempts(context: SparkContext, tag: str) -> list[tuple[str, str, str]]:
-    """Return host, executor and failure of each failed task attempt of the newest job with a tag."""
     scala = context._jsc.sc()
     scala.listenerBus().waitUntilEmpty(1000)  # the store learns of attempts through it
     jobs, failed = [*scala.statusTracker().getJobIdsForTag(tag)], []

@@ -1,4 +1,4 @@
-"""Check that Java is installed. Must not import Spark."""
+"""Check of Java; must not import Spark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ MINIMUM_JAVA = 17
 
 
 def check_java() -> None:
-    """Check that Spark will find a suitable Java.
-
-    Raises:
-        ConfigurationError: if Java is missing or too old.
-    """
+    """Check Spark's Java; raises ConfigurationError if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     todo = (

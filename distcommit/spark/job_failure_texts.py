@@ -1,4 +1,4 @@
-"""Parsing of Spark's failure texts: the failed task, its host, and whether a process died."""
+"""Parsing of Spark's failure texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIGNALS = {
 
 
 def describe_death(failure: str) -> str:
-    """Return which process died by Spark's failure text; empty if the text names none."""
+    """Return which process died; empty if none."""
     if match := _EXECUTOR_LOST.search(failure):
         reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
         code = _EXIT_CODE.search(reason)
@@ -48,7 +48,7 @@ def describe_death(failure: str) -> str:
 
 
 def failure_text(failure: str) -> str:
-    """Describe a failed job in one line: the task, its host and the cause."""
+    """Describe a failed job by task, host and cause."""
     task, host = _TASK.search(failure), _HOST.search(failure)
     location = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{location} failed {task[3]} times: " if task else ""

@@ -12,13 +12,12 @@ _CONNECT_S = 5.0
 
 
 def check_master(master: str) -> str:
-    """Check that a standalone master or the API server of Kubernetes accepts connections. Return the address that does,
-    or why nothing was checked: other masters are found by Hadoop's configuration, or need no connection.
-
-    Spark itself tries for a minute or longer.
+    """Check that a standalone master or Kubernetes' API server accepts connections, for which Spark would try a minute
+    or longer. Return the address that does, or why nothing was checked: other masters are found by Hadoop's
+    configuration, or need no connection.
 
     Raises:
-        TransientError: if no address accepts a connection within 5 seconds, with the last error.
+        TransientError: after 5 seconds, with the last error.
     """
     kind, _, rest = master.partition("://")
     addresses = _ADDRESS.findall(rest) if kind in ("spark", "k8s") else []

@@ -28,7 +28,7 @@ _CONNECT_TIMEOUT_S = 10
 _TRANSIENT_CAUSES = re.compile(
     r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))"
 )
-"""Java exceptions that may not recur if the session is opened again with the same settings."""
+"""Java exceptions that may not recur."""
 _REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
 _READ_AT_START = (
     "spark.driver.",
@@ -43,7 +43,7 @@ _READ_AT_START = (
     "spark.log.",
     "spark.ui.showConsoleProgress",
 )
-"""Prefixes of settings that must be known when the driver's JVM starts."""
+"""Prefixes of settings for the JVM's start."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,27 +53,25 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "1g",
 }
-"""The product's defaults for settings that the job file, spark-submit and spark-defaults.conf do not set."""
+"""The product's defaults."""
 _REPEATED_ELSEWHERE = {
     "spark.excludeOnFailure.taskAndStage.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1000000",
     "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
 }
-"""Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
-for other tasks, because records that kill workers would exclude all of them. A cluster of one node has no other
-executor; there Spark would wait two minutes for one before it fails the job.
-"""
+"""On a cluster at most two of four attempts at a task run on one executor or node. No executor is excluded for other
+tasks, because records that kill workers would exclude all of them. A cluster of one node has no other executor; there
+Spark would wait two minutes for one before it fails the job."""
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
 """Prefixes of settings that replace these defaults together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Setting for Unix sockets, over which workers answer 4 times faster than over TCP. A socket's path is limited to about
-100 bytes, and the folders of containers are longer.
-"""
+"""Unix sockets are 4 times faster than TCP, but their paths are limited to about 100 bytes, and containers' folders are
+longer."""
 
 
 def active_session() -> SparkSession | None:
-    """Return the open session of this process; None if there is none or it is dead. Its owner stops it."""
+    """Return this process's live session, or None; its owner stops it."""
     try:
         session = SparkSession.active()
     except PySparkRuntimeError:
@@ -82,16 +80,14 @@ def active_session() -> SparkSession | None:
 
 
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """Open a session with the job file's settings. The caller must stop it.
+    """Open a session, which the caller must stop.
 
-    The job file's settings take precedence over settings of spark-submit and spark-defaults.conf; replaced settings
-    are logged. The master of spark-submit is not replaced.
+    The job file's settings replace those of spark-submit (except the master) and spark-defaults.conf, with a log.
 
     Raises:
-        ConfigurationError: if Java or the packages for Spark Connect are missing, the Spark Connect server does not
-            respond, or Spark rejects its settings.
+        ConfigurationError: without Java or packages of Spark Connect, an answer of its server, or valid settings.
         ProcessLostError: if the JVM died during startup.
-        TransientError: if Spark cannot reach its cluster, a port or a file.
+        TransientError: without cluster, port or file.
     """
     if settings.remote:
         return _open_remote(settings.remote)
@@ -119,7 +115,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
-    """Return the product's settings for a master, without those that are given by name."""
+    """Return the product's settings that are not given."""
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
     if is_cluster(master) and not any(name.startswith(_EXCLUSION) for name in given):
         defaults |= _REPEATED_ELSEWHERE
@@ -127,9 +123,7 @@ def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the typed error of a failed start: transient if another start with the same settings may succeed,
-    otherwise an error of the settings.
-    """
+    """Return the error of a failed start: transient, or of the settings."""
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
@@ -164,9 +158,8 @@ def not_started(error: Exception, master: str) -> DistcommitError:
 
 
 def redaction_pattern(conf: Mapping[str, str]) -> str:
-    """Return the pattern of settings that Spark must hide in its event log and web pages: Spark's own defaults, secrets
-    in files, and settings with redacted values.
-    """
+    """Return the pattern of settings to hide in Spark's log and pages: its defaults, secret files, and redacted
+    values."""
     hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
     names = "|".join(map(re.escape, hidden))
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
@@ -179,9 +172,7 @@ def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
 
 
 def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
-    """Start the driver's JVM with the settings that it needs at its start, unless it runs already. All other settings
-    are passed over its gateway, where `ps` does not show them.
-    """
+    """Start the JVM with settings for its start; others pass over its gateway, hidden from `ps`."""
     if SparkContext._gateway is None:
         start_conf = SparkConf(loadDefaults=False).setMaster(master)
         for key, value in conf.items():
@@ -190,7 +181,7 @@ def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Return whether a session can launch jobs. Not for Spark Connect."""
+    """Return whether a session (without Spark Connect) can launch jobs."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except Exception:  # py4j reports a dead JVM in several ways
@@ -199,7 +190,7 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session. An error is only logged, because a session whose JVM has died needs no stop."""
+    """Stop a session; an error of a dead JVM is only logged."""
     try:
         spark.stop()
     except Exception:

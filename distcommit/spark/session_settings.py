@@ -14,7 +14,7 @@ from distcommit.core.support.settings_model import SettingError, SettingsModel, 
 
 _CATALOG = "spark.sql.catalog."
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Environment variable that spark-submit sets for the Python program that it starts."""
+"""Set by spark-submit for its program."""
 
 
 class SparkSettings(SettingsModel):
@@ -56,12 +56,12 @@ class SparkSettings(SettingsModel):
 
     @property
     def deployment(self) -> tuple[object, ...]:
-        """Return the settings that jobs must have in common to share a session."""
+        """What jobs of one session have in common."""
         return self.remote, self.master, tuple(sorted(self.conf.items()))
 
     @property
     def catalogs(self) -> dict[str, frozenset[str]]:
-        """Return the identities of catalogs by name, for catalogs with an address in `conf`."""
+        """Identities of catalogs with an address, by name."""
         uris = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
         return {
             name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", "")) for name, uri in uris.items()
@@ -69,12 +69,12 @@ class SparkSettings(SettingsModel):
 
 
 def is_submitted() -> bool:
-    """Return whether spark-submit started this process. Master and memory of its JVM can then not be changed."""
+    """Return whether spark-submit started this process, so that master and memory are fixed."""
     return _SUBMITTED in os.environ
 
 
 def is_cluster(master: str) -> bool:
-    """Return whether Spark with this master has executors apart from the driver."""
+    """Return whether executors are apart from the driver."""
     return not master.startswith("local") or master.startswith("local-cluster")
 
 

@@ -1,4 +1,4 @@
-"""Spooling of a streaming query's micro-batch, for the run that commits it."""
+"""Spooling of a streaming query's micro-batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """Return the streaming query's id, which its checkpoint stores.
-
-    Raises:
-        ConfigurationError: if the caller is not a query's `foreachBatch`.
-    """
+    """Return the query's id in its checkpoint; raises ConfigurationError outside `foreachBatch`."""
     try:
         query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     except PySparkAttributeError as error:
@@ -48,9 +44,9 @@ def query_id_of(batch: DataFrame) -> str:
 def spooled(
     batch: DataFrame, batch_id: int, query_id: str, dataset_column: str, store: JobStore, partitions: int
 ) -> Iterator[SpooledBatch]:
-    """Spool a micro-batch, and yield the source that reads it. The spool is deleted at the end of the block.
+    """Spool a micro-batch, and yield its source until the block's end.
 
-    Spooled rows of dead runs of the same query are deleted, too.
+    The query's rows of dead runs are deleted, too.
 
     Raises:
         ConfigurationError: if the micro-batch lacks the dataset column.

@@ -1,4 +1,4 @@
-"""Staging of the datasets that one of Spark's data source readers reads, for the run that commits them."""
+"""Staging of datasets of Spark's data source readers."""
 
 from __future__ import annotations
 
@@ -40,21 +40,20 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 _PARALLEL_DATASETS = 8
-"""Number of datasets that Spark reads at the same time. Most of the time they wait for their reader."""
+"""Datasets read at a time, mostly waiting for their reader."""
 _KINDS = {
     **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), Kind.TIME),
 }
 _MARGIN = timedelta(days=2)
-"""Spark is asked for rows from this much earlier, because readers compare times in their own time zones."""
+"""Rows are requested from this much earlier, because readers compare times in their zones."""
 
 
 @contextmanager
 def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
-    """Stage the present rows of all datasets of the source, and delete them at the end of the block.
+    """Stage all datasets' rows until the block's end, and delete dead runs'.
 
-    Staged rows of dead runs are deleted, too. If Spark cannot read a dataset, the error is stored in the index of the
-    dataset's staged rows, and the run reports it.
+    A dataset's error is in its index, for the run to report.
 
     Raises:
         OSError: if the staging folder is not writable.
@@ -76,7 +75,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
 
 
 def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
-    """Return the stored states. The run's replay, which follows, can only move their watermarks forward."""
+    """Return stored states, whose watermarks replay can only move forward."""
     states: dict[str, DatasetState] = {}
     for bucket in {store.planning_bucket(urn) for urn in datasets}:
         with suppress(DistcommitError, OSError):  # the run itself reports the error
@@ -92,7 +91,7 @@ class _Reading:
     urn: str
 
     def stage(self, state: DatasetState | None) -> None:
-        """Let Spark read the dataset, and store the index of its rows or the error."""
+        """Let Spark read a dataset, and store index or error."""
         self.frames.fs.make_folder(self.frames.folder_of(self.urn))
         try:
             frame = self._staged(state)
@@ -164,7 +163,7 @@ class _Reading:
 
 
 def _is_of_user_code(error: PySparkException | Py4JJavaError) -> bool:
-    """Return whether Python code in Spark's tasks failed that is not the code that stages rows."""
+    """Return whether the user's Python code failed, not the staging."""
     is_of_python = isinstance(error, PythonException) or ".PythonException" in str(error)
     return is_of_python and f"{FrameSpool.__module__.rpartition('.')[2]}.py" not in str(error)
 
@@ -175,9 +174,6 @@ def _maximum(read: DataFrame, column: str) -> int | None:
 
 
 def _new_rows(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
-    """Return rows that may be new, and rows without a value in the watermark column, as far as the reader can
-    filter.
-    """
     if stored is None or stored in BEGINNINGS.values():
         return read
     quoted = read[f"`{column}`"]

@@ -1,4 +1,4 @@
-"""Check in a task that its machine sees the run's store."""
+"""Check in a task that its machine sees the store."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.state.job_store import marker_path, read_marker
 
 _SEEN: set[str] = set()
-"""Ids of the stores that this process has seen."""
+"""By this process."""
 
 
 def require_visible_store(settings: RunSettings) -> None:
-    """Check once in each process that this machine sees the run's store, not an empty folder or another job's store.
+    """Check once in a process that it sees the run's store, not an empty folder or another job's.
 
-    If the store is unreadable, the check passes: the task itself reports the error.
+    An unreadable store passes, as the task reports it.
 
     Raises:
-        NodeFailedError: if this machine does not see the store, and another executor would repeat the task.
-        ConfigurationError: if this machine does not see the store, and no other executor would repeat the task.
+        NodeFailedError: if not, and another executor would repeat the task.
+        ConfigurationError: otherwise.
     """
     store = settings.store
     if store.store_id in _SEEN:

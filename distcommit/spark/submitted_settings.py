@@ -1,4 +1,4 @@
-"""Settings that spark-submit or spark-defaults.conf give a session. They have priority over the product's defaults."""
+"""Settings of spark-submit and spark-defaults.conf, before the product's defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _SEPARATOR = re.compile(r"\s*[=:\s]\s*")
 
 
 def given_settings() -> dict[str, str]:
-    """Return the settings of spark-submit's command line and of spark-defaults.conf, by name."""
     if is_submitted():
         SparkContext._ensure_initialized()
         return dict(SparkConf(loadDefaults=True).getAll())
@@ -34,9 +33,7 @@ def given_settings() -> dict[str, str]:
 
 
 def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
-    """Return the master of spark-submit; without one, of the job file, then of spark-defaults.conf, then the
-    default.
-    """
+    """Return the master of spark-submit, job file, spark-defaults.conf, or default."""
     is_set, master = "master" in settings.model_fields_set, options.get(MASTER, settings.master)
     if not is_submitted():
         return settings.master if is_set else master
@@ -46,7 +43,7 @@ def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
 
 
 def report_overridden(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Log the names of given settings that the job file's `spark.conf` replaces."""
+    """Log given settings that `spark.conf` replaces."""
     names = sorted(name for name, value in conf.items() if options.get(name, value) != value)
     if names:
         origin = "spark-submit" if is_submitted() else "spark-defaults.conf"

@@ -1,4 +1,4 @@
-"""The number of tasks of a run, by the number of tasks that the session can run at a time (slots)."""
+"""The number of tasks of a run, by slots."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from distcommit.spark.session_settings import SparkSettings, is_cluster
 logger = logging.getLogger(__name__)
 
 _MANAGED = ("yarn", "k8s:")
-"""Masters that start as many executors and cores as configured."""
+"""Masters that start as many executors as configured."""
 WAVES = 2
-"""Number of tasks for each slot, so that slots with less to read take a further task."""
+"""Tasks for each slot, so that those with less to read take another."""
 _MAX_EXECUTORS = 10_000
 """A larger number of configured executors is a placeholder and not a limit."""
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
-    """Return the number of tasks of a run: the setting, or `waves` for each slot.
+    """Return the setting, or `waves` for each slot.
 
-    The number is at most that of buckets or of slots, whichever is greater; over Spark Connect, at most that of
-    buckets.
+    At most the buckets or slots, whichever are more; over Spark Connect the buckets.
 
     Raises:
-        ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its
-            slots.
+        ConfigurationError: without the setting over Spark Connect, which reports no slots.
     """
     try:
         slots = slots_of(spark)
@@ -55,9 +53,9 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, wa
 
 
 def slots_of(spark: SparkSession) -> int:
-    """Return how many tasks the session can run at a time, with all configured executors.
+    """Return the concurrent tasks with all configured executors.
 
-    On a standalone cluster without `spark.cores.max`, this is the number of slots of the executors that register first.
+    A standalone cluster without `spark.cores.max` counts those that register first.
 
     Raises:
         TransientError: if a cluster starts no executor.
@@ -73,7 +71,7 @@ def slots_of(spark: SparkSession) -> int:
 
 
 def configured_slots(conf: SparkConf, master: str) -> int:
-    """Return the slots of all executors that a cluster will start; 0 if the settings do not determine their number."""
+    """Return the slots of a cluster's executors; 0 if unknown."""
 
     def number(name: str, default: int = 0) -> int:
         return int(conf.get(name, str(default)) or default)

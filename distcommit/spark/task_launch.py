@@ -1,4 +1,4 @@
-"""Launch of executor functions as Spark jobs: one task per partition, no shuffle. Each task returns a report."""
+"""Executor functions as Spark jobs: a task for each partition, no shuffle."""
 
 from __future__ import annotations
 
@@ -36,25 +36,23 @@ from distcommit.spark.store_visibility_check import require_visible_store
 logger = logging.getLogger(__name__)
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
-"""Exceptions of a failed Spark job. Py4JJavaError is raised for failures outside Python code, such as lost
-executors.
-"""
+"""Exceptions of a failed Spark job. Py4JJavaError is raised for failures outside Python, such as lost executors."""
 
 _NOT_VISIBLE = re.compile("STORE_NOT_VISIBLE: [^\n]*")
 _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
-"""Thread-local properties with the texts that Spark's web pages show for a job."""
+"""Thread-local texts for Spark's pages."""
 _POOL = "spark.scheduler.pool"
-"""Thread-local property with the pool of Spark's fair scheduler; other schedulers ignore it."""
+"""Thread-local pool of Spark's fair scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCall(Generic[Result]):
-    """A module-level executor function and its run, to be called with a partition number in a Spark task.
+    """An executor function for a partition number.
 
     Attributes:
-        function: the executor function.
-        settings: the run.
-        hands_back: how many of the first attempts at a task may fail for a reason that may be the node's.
+        function: at module level.
+        settings: of the run.
+        hands_back: first attempts at a task that may fail for their node.
     """
 
     function: Callable[[RunSettings, int], Result]
@@ -62,7 +60,7 @@ class PartitionCall(Generic[Result]):
     hands_back: int = 0
 
     def in_task(self, partition: int, empty: Iterable[object]) -> Iterator[bytes]:
-        """Call the function for one partition of an empty RDD, and yield the encoded report."""
+        """Call the function in an empty RDD's partition, and yield the report."""
         del empty
         _reduce_garbage_collection()
         _log_at_info()
@@ -77,25 +75,23 @@ class PartitionCall(Generic[Result]):
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the function for each row, which is a partition number, and yield a row with the encoded report."""
+        """Call the function for each partition number, and yield reports."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
 
 
 def _attempt() -> int:
-    """Return how many attempts at this Spark task failed, or run beside it by speculation."""
     context = TaskContext.get()
     return 0 if context is None else context.attemptNumber()
 
 
 class TaskError(Exception):
-    """The traceback of an executor's error without secrets, because Spark writes it to its logs and its event log."""
+    """An executor's traceback without secrets, because Spark logs it."""
 
 
 @contextmanager
 def _redacted_errors() -> Iterator[None]:
-    """Replace an error by a TaskError if its traceback has a secret."""
     try:
         yield
     except Exception as error:
@@ -107,9 +103,7 @@ def _redacted_errors() -> Iterator[None]:
 
 @functools.cache
 def _reduce_garbage_collection() -> None:
-    """Reduce garbage collection, once in each worker: imported modules live as long as the worker, and executor
-    functions create no reference cycles.
-    """
+    """Reduce garbage collection once in a worker, whose modules stay and functions create no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -117,7 +111,7 @@ def _reduce_garbage_collection() -> None:
 
 @functools.cache
 def _log_at_info() -> None:
-    """Write log messages from level INFO to the worker's stderr, once in each worker that has no other handler."""
+    """Log from INFO to a worker's stderr, unless it has a handler."""
     if TaskContext.get() is not None and not logging.root.handlers:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("distcommit").setLevel(logging.INFO)
@@ -125,10 +119,10 @@ def _log_at_info() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """Launcher of Spark jobs in a session. Jobs are tagged with the run's id, so that a cancellation finds them.
+    """Launcher of jobs tagged with the run's id for cancellations.
 
-    Jobs use an RDD, which takes at most half the time of a DataFrame. Over Spark Connect, which has no RDDs, they use
-    a DataFrame. Reports must be small, because the driver has one of each task in memory.
+    An RDD takes at most half the time of a DataFrame, which Spark Connect needs. Reports must be small, because the
+    driver has all in memory.
 
     Attributes:
         spark: the session.
@@ -169,9 +163,8 @@ class SparkLaunch:
         return reports
 
     def _collect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
-        """Run a job. If Spark has no other executor for a task that was handed back, run the job again, and let each
-        executor do all of its work.
-        """
+        """Run a job. If Spark has no other executor for a task that was handed back, run it again, and let each
+        executor do all of its work."""
         collect = self._over_connect if over_connect(self.spark) else self._by_rdd
         try:
             return collect(call, tasks)
@@ -202,9 +195,7 @@ class SparkLaunch:
 
 
 def _attempts_to_repeat(spark: SparkSession) -> int:
-    """Return after how many attempts at a task Spark makes another one: 0 without other executors (local mode), and
-    over Spark Connect, which does not report its settings.
-    """
+    """Return the attempts that Spark repeats: 0 in local mode and over Spark Connect."""
     if over_connect(spark):
         return 0
     context = spark.sparkContext
@@ -233,7 +224,7 @@ def over_connect(spark: SparkSession) -> bool:
 
 
 def _require_package(spark: SparkSession, failure: str) -> None:
-    """Raise a typed error if a job failed because the executors' Python cannot import this package."""
+    """Raise an error if executors' Python cannot import this package."""
     match = CAN_NOT_RUN.search(failure)
     if match is None:
         return
@@ -253,6 +244,6 @@ def _require_package(spark: SparkSession, failure: str) -> None:
 
 
 def _require_visible_store(failure: str) -> None:
-    """Raise the error of `require_visible_store` if a job failed because of it."""
+    """Raise an error of `require_visible_store`."""
     if match := _NOT_VISIBLE.search(failure):
         raise ConfigurationError.from_text(match[0])

@@ -1,8 +1,7 @@
-"""Application of `source.transform` to the DataFrame of a dataset, and the proof that a transform is row-wise.
+"""Application of `source.transform`, and the proof that it is row-wise, by Spark's plan.
 
-A row-wise transform computes each row of its result from one row of the dataset, and keeps that row's value in the
-watermark column. So the result for a range of the column is independent of the other rows: the transform and the
-selection of a range can be exchanged. Only such results may be published by ranges. The proof is Spark's plan.
+Each row of a row-wise result comes from one row, with that row's watermark value. So the transform and the selection of
+a range can be exchanged, and only such results may be published by ranges.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from distcommit.spark.job_failure_texts import failure_text
 from distcommit.spark.task_launch import over_connect
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held while a transform is applied: names of views are those of the session, and functions need not be thread-safe."""
+"""Views are the session's, and functions need not be thread-safe."""
 _ROW_WISE = frozenset({"Project", "Filter", "Generate", "SubqueryAlias", "View", "Repartition", "Sort"})
-"""Operators of Spark's plans whose output rows are each computed from one input row, or that only order rows."""
+"""Operators with rows from one input row, or that only order."""
 _GENERATORS = frozenset({"Explode", "PosExplode", "Inline"})
 _FUNCTIONS_OF_ONE_ROW = frozenset({100, 101})
-"""Evaluation types of Python functions that Spark calls once for each row. It passes batches of rows to all others."""
+"""Python functions called once for each row; others get batches."""
 
 
 def transformed(read: DataFrame, source: SparkSource, urn: str) -> DataFrame:
-    """Return the result of the source's transform; the rows that were read if it has none.
+    """Return the transform's result, or the rows without one.
 
     Raises:
-        SourceError: if the transform fails, or with a watermark column if it is not proved to be row-wise.
+        SourceError: if it fails, or with a watermark is not proved row-wise.
         ConfigurationError: if the function can't be imported.
     """
     transform = source.transform
@@ -80,7 +79,7 @@ def _applied(read: DataFrame, source: SparkSource, transform: FrameTransform, ur
 
 
 def _queried(read: DataFrame, source: SparkSource, transform: FrameTransform) -> DataFrame:
-    """Return the result of the SQL. Its tables are views of the session only while Spark analyzes the SQL."""
+    """Return the SQL's result; tables are views only while Spark analyzes it."""
     spark, views = read.sparkSession, list[str]()
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(transform.query)  # spark.sql executes commands
@@ -99,7 +98,7 @@ def _tables(spark: SparkSession, source: SparkSource, transform: FrameTransform)
 
 
 def _first_not_row_wise(result: DataFrame, mark: str) -> str:
-    """Return the first operation between the result and the dataset's rows that is not row-wise; empty if all are."""
+    """Return the first operation that is not row-wise; empty for none."""
     plan = _plan(result)
     if not plan.subqueriesAll().isEmpty():
         return "a subquery in an expression"
@@ -129,7 +128,7 @@ def _elements(sequence: Any) -> Iterator[Any]:
 
 
 def _keeps(column: str, read: DataFrame, result: DataFrame) -> bool:
-    """Return whether a column of the result is the column that was read. Spark gives each computed column an id."""
+    """Return whether a result's column was read; computed ones have other ids."""
     ids = [
         {str(attribute.exprId()) for attribute in _elements(_plan(frame).output()) if attribute.name() == column}
         for frame in (read, result)
@@ -142,7 +141,6 @@ def _plan(frame: DataFrame) -> Any:
 
 
 def not_published(urn: str, transform: FrameTransform, expected: str, found: str) -> SourceError:
-    """Return the error of a transform whose own code fails."""
     return _invalid(urn, transform, expected, found, f"correct {transform.name}")
 
 

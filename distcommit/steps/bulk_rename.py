@@ -1,4 +1,4 @@
-"""Publish many staged files at once. Whole folders are renamed where that is safe, and all syncs are shared."""
+"""Publication of many staged files at once, by whole folders where that is safe, with shared syncs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING = -1
 
 
 class StagedMove(Protocol):
-    """A step that renames one staged file to its final path."""
+    """A step that renames one staged file."""
 
     context: StepContext
     file: StagedFile
@@ -35,18 +35,17 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, given the states of both files."""
+        """Return whether the step is done, pending or lost, by the states of both files."""
 
     def verify(self) -> Verification:
-        """Read the states of both files, and return whether the step is done, pending or lost."""
+        """Read the states of both files, and return `judge`'s verdict."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Publish the file in another way, or raise the reason why it cannot be published."""
+        """Publish the file in another way, or raise why it cannot be."""
 
 
 def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | None) -> list[DistcommitError | None]:
-    """Publish the files of at least one step, and return the error of each step, or None. Implements
-    `FsRenameCommitStep.execute_all`."""
+    """Implement `FsRenameCommitStep.execute_all` for at least one step."""
     batch = _Batch(steps)
     groups = batch.groups
     batch.move_first_files(verdicts)
@@ -66,10 +65,10 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
 
 
 def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
-    """Verify at least one step. Implements `FsRenameCommitStep.verify_all`.
+    """Implement `FsRenameCommitStep.verify_all` for at least one step.
 
-    Also set `whole` of the steps whose folder can be renamed as a whole: all of its steps are pending, the staged
-    folder contains exactly their files under their final names, and the target folder does not exist.
+    Set `whole` where a folder can be renamed: all of its steps are pending, it contains exactly their files under final
+    names, and the target does not exist.
     """
     fs, groups = steps[0].context.fs, _groups_of(steps)
 
@@ -109,16 +108,16 @@ def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus 
 
 
 class _Group:
-    """Steps from one staged folder into one target folder (both absolute).
+    """Steps from one staged folder into one target.
 
     Attributes:
-        source: the staged folder.
-        target: the target folder.
-        whole: whether the folder may be renamed as a whole.
-        has_room: whether the target folder existed.
-        moved: whether the folder was renamed as a whole.
-        indices: indices of the steps in the batch.
-        left: indices of the steps that are not known to be done.
+        source: absolute.
+        target: absolute.
+        whole: whether it may be renamed.
+        has_room: whether the target existed.
+        moved: whether it was renamed.
+        indices: of steps in the batch.
+        left: of steps not known to be done.
     """
 
     __slots__ = ("has_room", "indices", "left", "moved", "source", "target", "whole")
@@ -129,7 +128,7 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Return the indices of the steps whose staged file is in `names`; all indices if `names` is None."""
+        """Return steps whose staged file is in `names`; all if None."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
@@ -141,7 +140,6 @@ class _Group:
 
 
 def name_begins(folder: str) -> int:
-    """Return the index of the file name in a path that starts with the folder."""
     return len(folder) + 1 if folder else 0
 
 
@@ -161,7 +159,7 @@ def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
 
 
 class _Batch:
-    """The steps of one call, with their folders and errors. A step with an error is not processed further."""
+    """A call's steps, of which one with an error is not processed further."""
 
     def __init__(self, steps: Sequence[StagedMove]) -> None:
         self.errors: list[DistcommitError | None] = [None] * len(steps)
@@ -171,9 +169,8 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Rename the first file of each group, if names are durable at once and there are no links. Success proves
-        without another call that the target folder exists. After a failure the group continues as if this had not been
-        tried."""
+        """Rename each group's first file, if names are durable at once and there are no links: success proves the
+        target folder. After a failure the group continues as if this had not been tried."""
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 
@@ -191,7 +188,7 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
-        """Create the folders that groups need. Make their names durable, even if another process has created them."""
+        """Create groups' folders and make their names durable, even those of other processes."""
         failed = self._targets.make_all({folder for _, folder in rooms})
         for group, folder in rooms:
             if folder in failed:
@@ -199,10 +196,9 @@ class _Batch:
         self.sync([(group, parent_of(folder)) for group, folder in rooms if folder != self._root])
 
     def move_folders(self, groups: Sequence[_Group]) -> None:
-        """Rename staged folders as a whole if the target does not exist, then list the target.
+        """Rename staged folders whose target does not exist, then list it.
 
-        A step is done only if its file is in that listing, because the staged folder may have changed since it was
-        listed.
+        A step is done only if its file is listed, because the staged folder may have changed.
         """
 
         def move(group: _Group) -> None:
@@ -257,10 +253,10 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, indices)
 
     def confirm_folders(self) -> None:
-        """Fail the steps of each group whose folder now leads out of its root.
+        """Fail the steps of folders that now lead out of their root.
 
-        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count as
-        published. If a folder was moved as a whole, only its parent is checked, because its files were listed.
+        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count. Of a
+        folder moved as a whole only the parent is checked.
         """
         if not self._fs.has_links:
             return
@@ -277,7 +273,7 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
-        """Sync folders of groups. An error of a folder fails the steps of its groups; a disk error fails all steps."""
+        """Sync folders; an error fails their groups' steps, a disk error all."""
         folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -315,7 +311,6 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
 
 
 def _is_in(present: dict[str, int], step: StagedMove) -> bool:
-    """Return whether a folder with these file ids by name contains the step's file. An id of 0 is unknown and matches
-    any."""
+    """Return whether a folder has the step's file, by id unless that is 0 (unknown)."""
     file_id = present.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

@@ -1,4 +1,4 @@
-"""Steps whose execution has changed their rows: the batches to record, within limits."""
+"""Steps that execution has changed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from distcommit.core.records.sequences import SealedSequence, StepBatch
 from distcommit.steps.step_registry import dump_steps
 
 MAX_CHANGES: Final = 100
-"""Number of changes of a sequence's steps that are recorded."""
+"""Recorded for a sequence."""
 MAX_BYTES: Final = 1024 * 1024
-"""Size to which a batch of steps may grow. A batch that was larger at the seal must not grow."""
+"""Size to which a batch of steps may grow from a smaller one."""
 
 
 def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[CommitStep]) -> dict[int, StepBatch]:
-    """Return the batches of an executed sequence whose rows have changed, by index.
+    """Return changed batches of an executed sequence by index.
 
     Args:
-        sequence: the sequence as it was executed.
-        changes: the number of its recorded changes.
-        steps: its steps after the execution.
+        sequence: as executed.
+        changes: number recorded.
+        steps: after the execution.
 
     Raises:
-        DistcommitError: if the change cannot be recorded. The recorded steps stay valid.
+        DistcommitError: if that cannot be recorded; the recorded steps stay valid.
     """
 
     def rejected(expected: str, actual: str) -> DistcommitError:
@@ -52,7 +52,6 @@ def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[Comm
 
 
 def rejected_change(dataset_urn: str, epoch: int, expected: str, actual: str) -> DistcommitError:
-    """Return the error of a change that cannot be recorded."""
     return DistcommitError(
         "changed commit infos cannot be recorded",
         id="COMMIT_INFOS_REJECTED",

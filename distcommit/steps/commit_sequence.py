@@ -1,7 +1,5 @@
-"""Commit sequences and the store that holds them: the interface of the original design.
-
-After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
-"""
+"""Commit sequences and their store, after Apache Gobblin
+(https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/)."""
 
 from __future__ import annotations
 
@@ -23,14 +21,14 @@ def _unchanged(error: Kind) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class CommitSequence:
-    """All steps of one dataset, sealed together.
+    """All steps of a dataset, sealed together.
 
     Attributes:
-        dataset_urn: the dataset.
-        steps: the steps, in execution order.
-        close: called once every step is done and durable; records that in the store.
-        lose: called with the error of a lost step; records it in the store, and returns the error to raise.
-        fail: called with the error of any other failed step; records it, and returns the error to raise.
+        dataset_urn: of the steps.
+        steps: in execution order.
+        close: records that every step is done and durable.
+        lose: records a lost step's error, and returns the error to raise.
+        fail: likewise for other errors.
     """
 
     dataset_urn: str
@@ -40,7 +38,7 @@ class CommitSequence:
     fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_unchanged)
 
     def commit(self) -> bool:
-        """Execute the steps that are not done, in order, make all effects durable, and close the sequence. Idempotent.
+        """Execute the remaining steps in order, make effects durable, and close; idempotent.
 
         No step is executed after a failed one.
 
@@ -48,8 +46,8 @@ class CommitSequence:
             True: the sequence is done.
 
         Raises:
-            LostError: from `lose`, if a step's effect can be neither proven nor repeated.
-            DistcommitError: from `fail`, if a step fails otherwise; or an error of `close`.
+            LostError: if a step's effect can be neither proven nor repeated.
+            DistcommitError: from `fail` or `close`.
         """
         outcomes = execute_sequences({self.dataset_urn: self.steps}, verify_first=True)
         error, failed = outcomes.lost.get(self.dataset_urn), outcomes.failed.get(self.dataset_urn)
@@ -64,7 +62,7 @@ class CommitSequence:
 
 
 class CommitStepStore(ABC):
-    """Storage of commit steps by store (the job's name) and dataset URN until they are executed.
+    """Storage of commit steps by store (the job) and dataset.
 
     Unsealed steps are never executed and need not survive the process. `seal` makes all steps of a dataset durable at
     once.
@@ -72,35 +70,31 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def create(self, store: str, urn: str | None = None) -> bool:
-        """Create space for a job, or for one of its datasets. Return False if it exists."""
+        """Create space for a job or dataset; return False if it exists."""
 
     @abstractmethod
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job exists or, with `urn`, whether that dataset has a sealed sequence that is not done."""
+        """Return whether the job exists or, with `urn`, whether the dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def remove(self, store: str, urn: str | None = None) -> bool:
-        """Delete a dataset's unsealed steps, or a job without pending sequences. Return False if there was nothing.
+        """Delete unsealed steps, or a job without pending sequences; return False if there was nothing.
 
         Raises:
-            ConflictError: if a sealed sequence is pending. It must be committed, not removed.
+            ConflictError: for a sealed sequence, which must be committed.
         """
 
     @abstractmethod
     def put(self, store: str, urn: str, step: CommitStep) -> bool:
-        """Add a step to the dataset's unsealed steps.
-
-        Raises:
-            ConflictError: if the dataset has a sealed sequence that is not done.
-        """
+        """Add an unsealed step; raises ConflictError if the dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def seal(self, store: str, urn: str) -> None:
-        """Make all steps put so far one durable sequence (all or nothing).
+        """Make all steps put so far one durable sequence, all or nothing.
 
         Raises:
-            ConflictError: if the dataset has a pending sequence, its watermark is not the planned one, or a newer
-                process has fenced this one. Nothing was sealed.
+            ConflictError: if a sequence is pending, the watermark is not the planned one, or a newer process has fenced
+                this one. Nothing was sealed.
         """
 
     @abstractmethod

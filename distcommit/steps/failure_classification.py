@@ -1,4 +1,4 @@
-"""Classification of failed sequences: lost, waiting for another version or dataset, target down, or retryable."""
+"""Classification of failed sequences."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why a sequence is not finished.
+    """Why a sequence is not finished.
 
     Attributes:
-        kind: the error's id, or `outage`.
-        reason: the error's text.
-        lost: whether no run can finish the sequence without an operator.
+        kind: error id, or `outage`.
+        reason: error text.
+        lost: whether only an operator can help.
         needs_other_version: whether the sequence waits for another version of the program or sink, or for another
             dataset of its commit group. The attempt is not counted then.
         outage: whether the target is down. The attempt is not counted then.
@@ -44,7 +44,7 @@ class Failure:
 
 
 def is_lost(error: DistcommitError) -> bool:
-    """Return whether no run can finish a sequence that failed with this error, without an operator."""
+    """Return whether only an operator can help."""
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
@@ -52,8 +52,8 @@ def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
     """Classify a failed sequence.
 
     Args:
-        error: why the sequence failed.
-        outage: the error of a probe of the sequence's target; empty if the probe succeeded or was not needed.
+        error: of the sequence.
+        outage: error of its target's probe; empty if there is none.
     """
     if is_lost(error):
         return Failure(error.id, reason_text(str(error)), lost=True)
@@ -68,14 +68,13 @@ def classify_failures(
     context: StepContext,
     bucket: int,
 ) -> BatchedWork[dict[SequenceName, Failure]]:
-    """Classify failed sequences. If the error alone does not decide, probe each target of the sequence once for all
-    sequences.
+    """Classify failed sequences; if errors do not decide, probe each target once.
 
     Args:
-        failed: the errors by sequence.
-        loaded: the steps by sequence. A sequence without them is not probed.
-        context: the environment of the steps.
-        bucket: the bucket of the sequences.
+        failed: errors.
+        loaded: steps; without them nothing is probed.
+        context: of the steps.
+        bucket: of the sequences.
     """
     failures: dict[SequenceName, Failure] = {}
     answers: dict[str, str] = {}

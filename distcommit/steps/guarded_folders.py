@@ -1,4 +1,4 @@
-"""Guard that keeps steps below their roots: no folder may lead out through a symbolic link."""
+"""Guard against symbolic links out of steps' roots."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distcommit.core.support.parallel import run_parallel
 
 
 class GuardedFolders:
-    """The folders below one root that a batch of steps uses. Each folder is checked once.
+    """A batch's folders below a root, each checked once.
 
     Args:
-        fs: the file system.
-        root: the absolute root. The path to the root may contain links.
+        fs: of the root.
+        root: absolute; may contain links before.
     """
 
     def __init__(self, fs: FileSystem, root: str) -> None:
@@ -27,8 +27,7 @@ class GuardedFolders:
         self._real_root = ""
 
     def check(self, folder: str) -> None:
-        """Reject a folder that leads out of the root. Accept a missing folder. The first check lists each parent
-        folder.
+        """Reject a folder that leads out of the root, checking parents at first; a missing one passes.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -45,10 +44,9 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def make(self, folder: str) -> None:
-        """Create a folder below the root, and its missing parents.
+        """Create a folder and its parents below the root.
 
-        If the parent is known, this takes one call. It takes two if there are links, and the folder exists although the
-        previous one did not, or vice versa.
+        One call, if the parent is known; two with links if the guess from the previous folder fails.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -71,10 +69,9 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def is_known_to_exist(self, folder: str) -> bool:
-        """Return whether a folder is known to exist; its parent must exist.
+        """Return whether a folder is known to exist below an existing parent.
 
-        The file system is only asked if the previous folder existed, because usually all folders of a batch exist, or
-        none.
+        The file system is asked only if the previous one existed, because usually all of a batch do, or none.
 
         Raises:
             ConfigurationError: if the folder is a symbolic link that leads out.
@@ -89,7 +86,7 @@ class GuardedFolders:
         return self._look_first
 
     def expect_there(self, is_present: bool) -> None:
-        """Set whether the next folder probably exists (`is_present`). If so, its status is read before a creation."""
+        """Set whether the next folder probably exists, so that its status is read first."""
         self._look_first = is_present and self._fs.has_links
 
     def _exists(self, folder: str) -> bool:
@@ -99,7 +96,7 @@ class GuardedFolders:
         return status is not None
 
     def make_all(self, folders: Iterable[str]) -> dict[str, OSError | ConfigurationError]:
-        """Call `make` for many folders, one depth at a time. Return the errors by folder."""
+        """`make` folders by depth; return errors."""
         by_depth: dict[int, set[str]] = {}
         for folder in folders:
             missing = folder
@@ -121,13 +118,13 @@ class GuardedFolders:
         return failed
 
     def forget(self, folder: str) -> None:
-        """Discard the results of checking a folder that has vanished, and of its parents."""
+        """Discard the checks of a vanished folder and its parents."""
         while len(folder) > len(self._root):
             self._safe.discard(folder)
             folder = _above(folder)
 
     def confirm(self, folder: str) -> None:
-        """Check a folder again after use, because a link may have replaced the folder after the first check.
+        """Check a folder again after use, because a link may have replaced it.
 
         Raises:
             ConfigurationError: if the folder leads out of the root now.
@@ -152,7 +149,7 @@ class GuardedFolders:
 
 
 def parent_of(path: str) -> str:
-    """Return the folder of a path without empty components. `posixpath.dirname` takes 5 times as long."""
+    """Return a path's folder, 5 times as fast as `posixpath.dirname`."""
     return path.rpartition("/")[0]
 
 

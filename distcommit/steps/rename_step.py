@@ -1,4 +1,4 @@
-"""Publication of a staged file by renaming it to its final path."""
+"""Publication of a staged file by renaming."""
 
 from __future__ import annotations
 
@@ -24,21 +24,18 @@ from distcommit.steps.step_registry import register
 
 @register
 class FsRenameCommitStep(CommitStep):
-    """Step that renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing
-    a file.
+    """Step that renames `staged_path` (below staging) to `final_path` (below the output), never replacing a file.
 
-    Proof that the step is done: the file at the final path has the recorded identity, or else the recorded checksum,
-    and the staged file is gone.
+    Proof: the final path has the recorded identity or checksum, and the staged file is gone.
 
     Args:
         context: file system and roots.
-        staged_path: the path below the staging root.
-        final_path: the path below the output root.
-        file: the recorded identity; by default that of the staged file now.
+        staged_path: below staging.
+        final_path: below the output.
+        file: recorded identity; by default the staged file's.
 
     Raises:
-        ConfigurationError: if a path is absolute or leads out of its root, or if `file` is None and the staged file is
-            missing.
+        ConfigurationError: if a path leads out of its root, or the staged file is missing without `file`.
     """
 
     type_name: ClassVar[str] = "fs-rename"
@@ -61,14 +58,13 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, is_complete: bool = False) -> list[Self]:
-        """Return the steps that publish these staged files. Consecutive steps with equal folders share one `folders`
-        tuple.
+        """Return the steps that publish staged files; consecutive steps with equal folders share a `folders` tuple.
 
         Args:
             context: file system and roots.
             files: the staged files.
-            is_complete: whether each staged folder was seen to contain exactly these files, under their final names and
-                for one target folder. Such a folder may be renamed as a whole.
+            is_complete: whether each staged folder contains exactly these files, under final names for one target, and
+                may be renamed.
         """
         steps: list[Self] = []
         names: list[str] = []
@@ -107,14 +103,14 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Read the states of source and target. Repeat that before returning Lost, because another process may be
-        moving the file."""
+        """Read the states of both files, twice before returning Lost, because another process may be moving the
+        file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """Return one batch if no path occurs twice and the roots are not nested; otherwise a batch for each step."""
+        """Return one batch if paths are unique and roots not nested; otherwise one for each step."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -123,7 +119,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify all steps with one listing of each staged folder, so that files missing there cost no request."""
+        """Verify all steps with one listing of each staged folder."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -137,8 +133,8 @@ class FsRenameCommitStep(CommitStep):
     ) -> list[DistcommitError | None]:
         """Rename without verifying first, verify only failed renames, then sync all folders once.
 
-        The names of target folders are durable before a file moves into them. Otherwise a power loss could remove the
-        folder after the file has lost its old name. A staged folder may be renamed as a whole.
+        Target folders are durable before a file moves into them. Otherwise a power loss could remove the folder after
+        the file has lost its old name.
         """
         return publish_all(steps, verdicts) if steps else []
 
@@ -159,11 +155,8 @@ class FsRenameCommitStep(CommitStep):
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Verify a step whose rename has failed, and rename again if it is pending.
-
-        Raises:
-            LostError: if the file is neither published nor staged.
-        """
+        """Verify a step after a failed rename, and rename again if it is pending; raises LostError if the file is
+        gone."""
         answer = self.verify()
         if answer is Verdict.PENDING:
             self._move_again(target)
@@ -178,10 +171,8 @@ class FsRenameCommitStep(CommitStep):
             )
 
     def _move_again(self, target: GuardedFolders) -> None:
-        """Rename a file that is still staged.
-
-        Either the target's folder has vanished, or a rename by link and unlink stopped between the two.
-        """
+        """Rename a file that is still staged. Either the target's folder has vanished, or a rename by link and unlink
+        stopped between the two."""
         fs, folder = self.context.fs, parent_of(self.target)
         published = fs.status(self.target)
         if published is not None and self._is_ours(self.target, published):
@@ -198,7 +189,7 @@ class FsRenameCommitStep(CommitStep):
                 raise
 
     def _remove(self, path: str, root: str) -> None:
-        """Durably delete the file at a path if it is the step's own."""
+        """Durably delete the step's own file."""
         fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
@@ -210,7 +201,7 @@ class FsRenameCommitStep(CommitStep):
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _sync_nearest_parent(self, folder: str, root: str) -> None:
-        """Sync a folder, or its nearest existing parent if a sweep has deleted it, so that a deletion is durable."""
+        """Sync a folder or its nearest parent, so that a deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
@@ -227,9 +218,9 @@ class FsRenameCommitStep(CommitStep):
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, given the states of source and target, read in this order.
+        """Return whether the step is done, pending or lost, by the states of source and target, read in this order.
 
-        The checksum of a file is read if its id or time differs.
+        If id or time differs, the checksum decides.
         """
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")
@@ -258,16 +249,16 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """Stored row of a file in a `_FolderRow`.
+    """Stored file in a `_FolderRow`.
 
     Attributes:
-        name: the final name.
-        size_bytes: the size.
-        checksum: the xxh3-64 checksum.
-        file_id: the file system's id; 0 where there is none.
-        mtime_ns: the modification time.
-        records: the number of records.
-        staged_name: the staged name if it differs from the final name, else empty.
+        name: final.
+        size_bytes: of the file.
+        checksum: xxh3-64.
+        file_id: 0 for none.
+        mtime_ns: of modification.
+        records: their number.
+        staged_name: if it differs from the final one, else empty.
     """
 
     name: str
@@ -280,12 +271,12 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Stored row of consecutive files that move from one staged folder into one target folder.
+    """Stored files of one staged folder and target.
 
     Attributes:
-        staged: the staged folder, relative to the staging root.
-        final: the target folder, relative to the output root.
-        files: the files.
+        staged: below staging.
+        final: below the output.
+        files: consecutive.
     """
 
     staged: str
@@ -310,7 +301,7 @@ class _FolderRow(Struct, frozen=True, array_like=True):
 
 
 def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
-    """Return rows like `_FolderRow`, as tuples. They encode to the same bytes and are created in half the time."""
+    """Return `_FolderRow` as tuples, with equal bytes in half the time."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = name_begins(staged), name_begins(final)

@@ -38,11 +38,10 @@ logger = logging.getLogger(__name__)
 
 @register
 class SinkCommitStep(CommitStep):
-    """Step that passes the commit infos of one run for a branch of one dataset to the committer of the sink.
+    """Step that passes a run's commit infos for a branch to the sink's committer.
 
-    The target holds the proof that the step is done, and the committer checks it. So `verify` always returns PENDING,
-    and a replay commits again, which changes nothing if the data is committed. The step stores the name of its sink,
-    which the job's configuration provides.
+    The target holds the proof, so `verify` always returns PENDING, and a replay commits again, without effect on
+    committed data. It stores the sink's name, which the job provides.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -89,10 +88,10 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        """Create the step with the sink of the context.
+        """Create the step with the context's sink.
 
         Raises:
-            SinkUnavailableError: if the context has no sink of that name.
+            SinkUnavailableError: without it.
             TypeError: if the row is malformed.
         """
         name, urn, epoch, infos, branch, bases, infos_version, attempts = row
@@ -127,9 +126,8 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit the steps of each sink with one call of its committer. Return for each step None, or the reason of its
-        failure. `verdicts` are not used, because the committer checks what is done.
-        """
+        """Commit each sink's steps in one call; the committer checks what is done. Return for each step None, or the
+        reason of its failure."""
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
             indices = [index for index, step in enumerate(steps) if step.sink_name == name]
@@ -144,9 +142,8 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call of its committer. Return the error of each step, or None. A step
-        whose stored infos cannot be used is not committed. With `is_complete`, the steps are a whole atomic group, and
-        none is committed then."""
+        """Commit one sink's steps with one call of its committer. A step whose stored infos cannot be used is not
+        committed. With `is_complete`, the steps are a whole atomic group, and none is committed then."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
@@ -202,17 +199,17 @@ class SinkCommitStep(CommitStep):
         return [error for error, _ in results]
 
     def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
-        """Count a request. Its outcome is None if the committer could not be opened or raised an error."""
+        """Count a request; None without a committer's answer."""
         counted_as = _COUNTED_AS.get(type(outcome), "commit_retries")
         is_unknown = self.sink.leaves_in_doubt or (is_open and outcome is None)
         is_in_doubt = is_unknown and counted_as == "commit_retries"
         self._counts.update(("commit_attempts", counted_as, *(("commit_in_doubt",) if is_in_doubt else ())))
 
     def withdraw(self) -> None:
-        """Roll the commit back, even if it is already visible.
+        """Roll the commit back, even if visible.
 
         Raises:
-            ConflictError: if the commit cannot be rolled back. Nothing has changed then.
+            ConflictError: if that is not possible. Nothing has changed then.
         """
         self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
@@ -236,10 +233,10 @@ class SinkCommitStep(CommitStep):
             require_success(repr(self), "allow", committer.allow([self._current_request()]))
 
     def _current_request(self) -> CommitRequest:
-        """Return the request with infos of the sink's current version.
+        """Return the request in the sink's current version.
 
         Raises:
-            SinkUnavailableError: if a newer version of the sink made the infos, or `upgraded` cannot convert them.
+            SinkUnavailableError: for a newer or unconvertible one.
         """
         request, version = self.request, self.sink.infos_version
         if request.infos_version == version:
@@ -263,7 +260,7 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Delete the output that the attempts have prepared at the target. Call it after `withdraw`.
+        """Delete prepared output at the target, after `withdraw`.
 
         Raises:
             DistcommitError: if the deletion fails now. Calling again resumes.
@@ -275,7 +272,7 @@ class SinkCommitStep(CommitStep):
         self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _result(self, outcome: CommitOutcome) -> tuple[DistcommitError | None, CommitRequest | None]:
-        """Return the error of the outcome, None if the request is committed, and the request with changed infos."""
+        """Return the error or None, and the request with changed infos."""
         changed = None
         if isinstance(outcome, RetryLater) and outcome.infos is not None:
             try:
@@ -321,7 +318,7 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """Open a committer for the block. Afterwards release it, or close it if the block raises an exception.
+    """Open a committer; release it, or close it after an exception.
 
     An error on closing is only logged, because the commit does not depend on it.
 

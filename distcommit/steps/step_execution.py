@@ -1,4 +1,4 @@
-"""Execute many sealed sequences at once, with their steps in batches and separate errors for each sequence."""
+"""Execution of many sealed sequences with separate errors."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
+    """Results of execution; a sequence in neither `failed` nor `lost` is done, durably.
 
-    An error names its step. The caller adds the sequence.
+    An error names its step; the caller adds the sequence.
 
     Attributes:
-        failed: the error by sequence.
-        lost: the error of sequences with a lost step.
-        executed: number of executed steps by sequence.
-        counts: counts of the requests to committers by sequence.
+        failed: errors.
+        lost: errors of lost steps.
+        executed: numbers of steps.
+        counts: of committers' requests.
     """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
@@ -60,10 +60,10 @@ class Outcomes(Generic[Name]):
 
 
 class Execution(IoRequest):
-    """I/O request that executes sequences. The requests of a batch share calls of `execute_sequences`.
+    """I/O request that executes sequences together with others'.
 
     Args:
-        sequences: the steps by a unique sequence name.
+        sequences: steps by unique name.
         verify_first: see `execute_sequences`.
         groups: see `execute_sequences`.
     """
@@ -96,17 +96,16 @@ def execute_sequences(
     verify_first: bool,
     groups: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
-    """Execute the steps of many sequences, each in its own order. Return once all effects are durable.
+    """Execute the steps of each sequence in order; return once all effects are durable.
 
-    A sequence stops at its first failed step; other sequences continue. Steps that their class puts into one batch
-    (`CommitStep.batches`) are executed together, also with batches of the same class of other sequences.
+    A failed step stops only its sequence. Steps of one batch (`CommitStep.batches`) are executed together, also with
+    other sequences' batches of the class.
 
     Args:
-        sequences: the steps by sequence name.
-        verify_first: whether to verify the steps of a batch before executing it, as replay requires.
-        groups: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
-            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
-            of them has failed before, the others fail with HeldBackError.
+        sequences: steps by name.
+        verify_first: as replay requires.
+        groups: atomic commit groups. A sink's steps of a group are one call of `CommitStep.execute_atomically`, once
+            all its sequences have reached them. If one has failed before, the others fail with HeldBackError.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}
@@ -129,8 +128,8 @@ def execute_sequences(
 def _due(
     remaining: Mapping[Name, Sequence[list[CommitStep]]], groups: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
-    """Return the sequences to continue. Those of an atomic group wait before a sink's steps until all others with steps
-    of this sink have arrived. If one has failed, set the others to held back."""
+    """Return the sequences to continue; those of a group wait for all others at the sink. If one has failed, set the
+    others to held back."""
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
@@ -153,7 +152,6 @@ def _due(
 
 
 def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:
-    """Return the error of a sequence that waits because another dataset of its atomic commit group failed."""
     return HeldBackError(
         "an atomic commit group is held back because one of its datasets cannot be published",
         held_by=dataset_urn,
@@ -167,7 +165,6 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
 
 
 def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
-    """Split a sequence into batches, in order. In an atomic group, consecutive steps of one sink are one batch."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         groups = [list(steps)]
     else:
@@ -235,8 +232,7 @@ def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verific
 def _execute(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Return the error of each step, or None. If `execute_all` raises, execute each step alone, because executing one
-    again is safe."""
+    """Return each step's error; if `execute_all` raises, execute each alone, which is safe."""
     try:
         return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
@@ -253,7 +249,7 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Execute the steps of an atomic group, never alone. If that raises, return the error for each step."""
+    """Execute an atomic group, never alone; an exception is each step's."""
     try:
         return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's

@@ -1,4 +1,4 @@
-"""Storage of commit steps as versioned data under the name of their type. Loading them runs no stored code."""
+"""Storage of commit steps as versioned data, loaded without running stored code."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ StepType = TypeVar("StepType", bound=type[CommitStep])
 
 
 def register(kind: StepType) -> StepType:
-    """Register a step type under its `type_name`; a class decorator.
+    """Register a step class by `type_name`.
 
     Raises:
-        ConfigurationError: if a class of another name has that `type_name`.
+        ConfigurationError: if another class has it.
     """
     registered = _types.setdefault(kind.type_name, kind)
     if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
@@ -37,19 +37,19 @@ def register(kind: StepType) -> StepType:
 
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
-    """Return the steps as data, in order. Consecutive steps of a type are together."""
+    """Return the steps as data, in order and grouped by type."""
     kinds = groupby(steps, key=attrgetter("__class__"))
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
 
 def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[CommitStep]:
-    """Yield the steps that `dump_steps` stored.
+    """Yield stored steps.
 
     Raises:
-        UnknownStepTypeError: if a type is not registered in this process.
-        UnknownVersionError: if a newer version of the class stored the steps.
-        CorruptError: if the class can't read the data.
-        SinkUnavailableError: if the context lacks the sink of a step.
+        UnknownStepTypeError: without the type.
+        UnknownVersionError: from a newer class.
+        CorruptError: for unreadable data.
+        SinkUnavailableError: without the sink.
     """
     for batch in batches:
         kind = _types.get(batch.type_name)

@@ -1,7 +1,4 @@
-"""Probes of a target after a failed commit. A probe contains no records.
-
-Failed sequences do not prove that the target is down. A failed probe of the same target does.
-"""
+"""Probes of a target after a failed commit: a failed probe proves that the target is down, failed sequences do not."""
 
 from __future__ import annotations
 
@@ -18,14 +15,13 @@ from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, out
 from distcommit.steps.sink_step import open_committer
 
 PROBE_BYTES = 64 * 1024
-"""Size of a probe. A full disk or an exhausted quota fails it, even where files can still be renamed."""
+"""Enough to fail on a full disk or quota, even where renames work."""
 
 
 class OutputProbe(IoRequest):
-    """I/O request that writes a file as a commit does, and deletes it. The answer is the error text, empty for success.
+    """I/O request that writes a file as a commit does, once for a batch; the answer is the error or empty.
 
-    Requests of one batch share a single probe. If the process dies during the probe, a file with a name of the bucket
-    remains in staging or in the output.
+    A process that dies leaves a file with a name of the bucket.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -68,8 +64,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(IoRequest):
-    """I/O request that probes a sink's target through its committer. The answer is the error text, empty for success.
-    Requests of one batch share a single probe of each sink."""
+    """I/O request that probes a sink by its committer, once for a batch; the answer is the error or empty."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context

@@ -1,4 +1,4 @@
-"""The commit step that moves a dataset's watermark."""
+"""The commit step that moves a watermark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from distcommit.steps.step_registry import register
 
 
 class WatermarkStore(Protocol):
-    """Storage of watermarks."""
-
     def watermark(self, urn: str) -> Watermark | None: ...
 
     def compare_and_set(self, urn: str, low: Watermark | None, high: Watermark) -> bool:
-        """Set `high` durably if the stored watermark is `low`. Otherwise return False."""
+        """Set `high` durably if `low` is stored, otherwise return False."""
         ...
 
 
@@ -29,9 +27,8 @@ class WatermarkStore(Protocol):
 class HighWatermarkCommitStep(CommitStep):
     """Step that moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
-    Proof that the step is done: the stored watermark is at or past `high` in each partition. `LogCommitStepStore`
-    checks the step when it is sealed, joins it with the moves of other partitions (`as_one_move`), and applies it with
-    the record that closes the sequence. Other stores provide a `WatermarkStore`.
+    Proof: each partition is at or past `high`. `LogCommitStepStore` checks it at the seal, joins moves of other
+    partitions (`as_one_move`), and applies it in the closing record; other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
@@ -90,15 +87,13 @@ class HighWatermarkCommitStep(CommitStep):
 def as_one_move(
     urn: str, moves: Sequence[WatermarkMove], stored: Watermark | None
 ) -> tuple[Watermark | None, Watermark | None]:
-    """Join the moves of one dataset's partitions into one move: return the watermarks before and after.
+    """Join moves of a dataset's partitions; return watermarks before and after.
 
     Partitions without a move keep their positions. If all moves were planned on `stored` in their own partitions, the
-    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison with the
-    stored watermark fails.
+    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison fails.
 
     Raises:
-        ConfigurationError: if a move belongs to another dataset, two moves concern one partition, or incarnations
-            differ.
+        ConfigurationError: for several datasets or incarnations, or two moves of a partition.
     """
     if not moves:
         return stored, stored

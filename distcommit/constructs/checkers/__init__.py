@@ -1,7 +1,5 @@
-"""Row checkers and task checkers.
+"""Row checkers of each record, and task checkers of an attempt's records in one branch.
 
-A row checker passes or fails each record. Null passes all row checkers but `not_null` and `schema`, as in an SQL
-constraint. A task checker passes or fails one attempt at a work unit, and receives only the records that the attempt
-writes to one branch. Checkers must not change records. A task checker must not claim a property of several work units.
-Start reading at `row_values`.
+Null passes all row checkers but `not_null` and `schema`, as in an SQL constraint. Checkers must not change records, or
+claim a property of several work units. Start reading at `row_values`.
 """

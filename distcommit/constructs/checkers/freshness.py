@@ -50,7 +50,7 @@ class Freshness(TaskCheckerSettings):
 
 
 class FreshnessCheck(TaskCheck):
-    """Check of one attempt. It keeps the newest or oldest time of the records."""
+    """Check of an attempt, which keeps the newest or oldest time."""
 
     def __init__(self, settings: Freshness) -> None:
         self._settings = settings
@@ -77,14 +77,14 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest time of a column and of the batches before, in seconds since 1970.
+    """Return the newest or oldest time of a column and earlier batches, in seconds since 1970.
 
     Args:
-        fraction: the result for the batches before; None if they had no time.
+        fraction: of earlier batches, or None.
         of: `newest` or `oldest`.
 
     Returns:
-        None if neither this batch nor those before have a time.
+        None without any time.
     """
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
@@ -99,7 +99,7 @@ def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: 
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column of times. Raises ConfigurationError if it is missing or has another type."""
+    """Return the type of a column of times; raises ConfigurationError."""
     return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

@@ -18,7 +18,7 @@ from distcommit.schemas.known_columns import find_column
 from distcommit.schemas.storable_types import is_text, plain_type
 
 _SHOWN = 10
-"""Maximum number of values in a rejection reason."""
+"""In a rejection reason."""
 
 
 class NotNull(RowCheckerSettings):

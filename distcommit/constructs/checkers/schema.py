@@ -24,7 +24,7 @@ class _Declared(SettingsModel):
     extra: ExtraColumns = "allowed"
 
     def misfits(self, schema: pa.Schema) -> list[str]:
-        """Return why a schema is not compatible with the declared columns."""
+        """Return why a schema does not fit."""
         return list(misfits(schema, self.columns, self.extra))
 
 
@@ -55,7 +55,7 @@ class SchemaTaskChecker(_Declared, TaskCheckerSettings):
 
 
 class SchemaCheck(TaskCheck):
-    """Check of one attempt. It collects the differences between the actual columns and the declared ones."""
+    """Check of an attempt, which collects differences of columns."""
 
     def __init__(self, settings: SchemaTaskChecker) -> None:
         self._settings = settings

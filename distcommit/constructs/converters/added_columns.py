@@ -1,4 +1,4 @@
-"""Converters that add columns behind the others."""
+"""Converters that add columns."""
 
 from __future__ import annotations
 

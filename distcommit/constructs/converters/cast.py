@@ -27,7 +27,7 @@ _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"
 _HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 _MOST_DIGITS = 20
-"""Maximum number of digits of a 64-bit integer."""
+"""Of a 64-bit integer."""
 
 
 class Cast(ConverterSettings):
@@ -93,7 +93,7 @@ class Cast(ConverterSettings):
 
 
 class _CastError(Exception):
-    """Error of a value that does not fit its new type. `column`: the column's name."""
+    """A value does not fit; `column`: its name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")
@@ -110,11 +110,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def exact_cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast a column by the rules of `Cast`.
-
-    Raises:
-        pa.ArrowException: if a value does not fit the type.
-    """
+    """Cast by the rules of `Cast`; raises pa.ArrowException."""
     t, types = column.type, pa.types
     is_number = types.is_integer(t) or types.is_floating(t) or types.is_decimal(t)
     if types.is_temporal(t) and not types.is_integer(kind) and not are_within_calendar(column):
@@ -146,9 +142,7 @@ def _are_bits(numbers: pa.Array) -> pa.Array:
 
 
 def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
-    """Compare numbers with the text that they were cast from. Raises pa.ArrowException if one became infinity or zero,
-    or lost digits.
-    """
+    """Raise pa.ArrowException if a number became infinity or zero, or lost digits of its text."""
     finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
     if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():
         raise pa.ArrowInvalid("too large for a floating-point number")

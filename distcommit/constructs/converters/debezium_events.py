@@ -1,4 +1,4 @@
-"""Change events of Debezium: the row that each one leaves or deletes, and its metadata."""
+"""Change events of Debezium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METADATA: Mapping[str, pa.DataType] = {
     "snapshot": pa.string(),
     "transaction": pa.string(),
 }
-"""Types of the columns that a job file can select, by their names without the leading `_`."""
+"""Types of selectable columns, by name without `_`."""
 ENVELOPE = ("op", "before", "after")
 _UNAVAILABLE = (
     b"__debezium_unavailable_value",
@@ -28,7 +28,7 @@ _UNAVAILABLE = (
     b"5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
     b"b68a35a7-17ad-35b3-af2a-ae46edb4545a",
 )
-"""The placeholder of a value that the source's log does not have: as text, in Base64, in hexadecimal, and as a UUID."""
+"""Placeholder of an unavailable value: text, Base64, hexadecimal, and UUID."""
 _LACKS_VALUE = (
     "lacks a large value that the update did not change (__debezium_unavailable_value). In PostgreSQL, set REPLICA"
     " IDENTITY FULL for the table"
@@ -51,12 +51,12 @@ class _Envelope(msgspec.Struct):
     """A change event.
 
     Attributes:
-        op: the operation.
-        before: the row before the change.
-        after: the row after the change.
-        source: the position of the change in the source.
-        transaction: the transaction of the change.
-        payload: the event itself, if its schema is around it.
+        op: of the change.
+        before: the row.
+        after: the row.
+        source: position of the change.
+        transaction: of the change.
+        payload: the event, if its schema is around it.
     """
 
     op: str | None = None
@@ -69,14 +69,13 @@ class _Envelope(msgspec.Struct):
 
 @dataclass(slots=True)
 class Events:
-    """The change events of a batch. Tombstones, whose value is null, are left out.
+    """A batch's events, without tombstones, whose value is null.
 
     Attributes:
-        rows: the input row of each event.
-        images: the row image of each event as JSON: before a delete, otherwise after the change. Empty if the events
-            were decoded before.
-        sources: the operation, the source and the transaction of each event.
-        rejected: rejection reasons by input row.
+        rows: their input rows.
+        images: rows as JSON, before a delete, otherwise after; empty for decoded events.
+        sources: operation, source and transaction.
+        rejected: reasons by input row.
     """
 
     rows: list[int] = field(default_factory=list)
@@ -89,15 +88,14 @@ class Events:
         self.sources.append((op, source or {}, transaction or {}))
 
     def metadata(self, names: Sequence[str], selected: Sequence[int] | None) -> list[pa.Array]:
-        """Return these metadata columns of all events, or of the selected ones."""
+        """Return metadata columns of all or selected events."""
         sources = self.sources if selected is None else [self.sources[index] for index in selected]
         columns = [[_VALUES[name](op, source, transaction) for op, source, transaction in sources] for name in names]
         return [pa.array(values, METADATA[name]) for name, values in zip(names, columns, strict=True)]
 
 
 def read_events(values: pa.Array, keys: Sequence[str]) -> Events:
-    """Read an envelope from each JSON text, with or without the schema around it. Updates that change `keys` are
-    rejected."""
+    """Read events with or without schema; updates that change `keys` are rejected."""
     events = Events()
     for row, value in enumerate(values.to_pylist()):
         if value is None or value.strip() in (b"null", "null"):
@@ -126,7 +124,7 @@ def read_events(values: pa.Array, keys: Sequence[str]) -> Events:
 
 
 def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Array]:
-    """Return the events of decoded envelopes, and the row image of each. Updates that change `keys` are rejected."""
+    """Return decoded events and row images; updates that change `keys` are rejected."""
     events = Events()
     before, after = batch.column("before"), batch.column("after")
     ops, had, has = batch.column("op").to_pylist(), before.is_valid().to_pylist(), after.is_valid().to_pylist()
@@ -153,7 +151,7 @@ def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Ar
 
 
 def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
-    """Yield the rows of which a column, or an item of a list, is the placeholder."""
+    """Yield rows with the placeholder in a column or list."""
     for column in images.flatten():
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         values = pc.list_flatten(column) if is_list else column
@@ -164,14 +162,12 @@ def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
 
 
 def _rows_with_other_key(before: pa.StructArray, after: pa.StructArray, keys: Sequence[str]) -> Iterator[int]:
-    """Yield the rows of which a key column has another value in the second image, and both values are present."""
     for item, old, new in zip(before.type, before.flatten(), after.flatten(), strict=True):
         if item.name in keys and not pa.types.is_nested(item.type):
             yield from pc.indices_nonzero(pc.not_equal(old, new).fill_null(False)).to_pylist()
 
 
 def _changes_key(before: bytes, after: bytes, keys: Sequence[str]) -> bool:
-    """Return whether a key column has another value in the second image, and both values are present."""
     try:
         old, new = (from_json(image, dict[str, msgspec.Raw]) for image in (before, after))
     except msgspec.DecodeError:
@@ -193,7 +189,7 @@ def _problem(op: str | None, has_before: bool, has_after: bool) -> str | None:
 
 def _position(source: Mapping[str, Any]) -> int | None:
     """Return the position in the source's log: the LSN of PostgreSQL, the number of the binary log of MySQL and MariaDB
-    times 2^32 plus the position in it, otherwise the time of the change. None if the event lacks it."""
+    times 2^32 plus the position in it, otherwise the time of the change. None if it is missing."""
     if "lsn" in source:
         return _int64(source["lsn"])
     if "file" in source:

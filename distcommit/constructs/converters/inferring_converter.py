@@ -1,4 +1,4 @@
-"""Base of the converters that infer their columns if a job file declares none."""
+"""Base of the converters that can infer their columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
     @property
     @abstractmethod
     def _declared(self) -> Mapping[str, str] | None:
-        """The declared columns with their types; None if columns are inferred."""
+        """None if columns are inferred."""
 
     @property
     def unknown_field_setting(self) -> str:

@@ -64,6 +64,5 @@ class JsonConverter(JsonFieldsConverter):
         yield Converted(pa.RecordBatch.from_arrays([*selected, *read.columns], schema=schema), read.rows, read.rejected)
 
     def _joined(self, schema: pa.Schema, columns: pa.Schema) -> pa.Schema:
-        """Return the columns that stay of the input, followed by those of the fields."""
         others = Columns.of(schema).with_or_without(self.column, self.keep_column)
         return check_unique_names(Columns.of(pa.schema([*others.fields, *columns])), "json").fields

@@ -1,4 +1,4 @@
-"""Converters that replace values by keyed hashes or asterisks."""
+"""Converters that hide values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converters of nested columns: structs become columns, and items of lists become records."""
+"""Converters of nested columns."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from distcommit.schemas.known_columns import Columns, find_column, with_column_t
 from distcommit.schemas.storable_types import is_text
 
 _FILE, _ROW = "_file", "_row"
-"""Columns of the source `files`: the file's name, and the number of records before this one."""
+"""Columns of the source `files`."""
 
 
 class Parse(InferringConverter):
@@ -94,7 +94,6 @@ class Parse(InferringConverter):
         yield convert_or_bisect(batch, parse, schema, _ParseError, describe)
 
     def _inferred_schema(self, batch: pa.RecordBatch) -> pa.Schema:
-        """Return the inferred columns, followed by those that stay as they are."""
         forms = TextForms(self.decimal, self.thousands, self.dates, self.timestamps)
         texts = {written_name(field.name): field.name for field in batch.schema if _is_parsed(field)}
 
@@ -113,7 +112,7 @@ class Parse(InferringConverter):
 
 
 def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
-    """Yield a note for each column that is text because of a few values among numbers, with the first of them."""
+    """Yield a note for each column that is text because of a few values among numbers."""
     for name in texts:
         row = forms.first_word(batch.column(name))
         if row is None:
@@ -133,7 +132,7 @@ def _is_parsed(field: pa.Field) -> bool:
 
 
 class _ParseError(Exception):
-    """Error of a value that does not fit its column's type. `column`: the column's name."""
+    """A value does not fit; `column`: its name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")

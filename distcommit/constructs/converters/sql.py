@@ -79,9 +79,6 @@ class Sql(ConverterSettings, ignored_types=(cached_property,)):
     def _one_by_one(
         self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], ConvertedPart], schema: pa.Schema
     ) -> Converted:
-        """Convert a batch for which an expression fails: first the rows for which none can fail, then the others by
-        bisection.
-        """
         import duckdb  # noqa: PLC0415 - an extra of its own
 
         rows = pa.array(range(batch.num_rows), pa.int64())

@@ -1,4 +1,4 @@
-"""Conditions and computed columns: in YAML, compiled to Arrow functions, or in SQL, executed by DuckDB.
+"""Conditions in YAML, compiled to Arrow functions, and SQL for DuckDB.
 
-Expressions must not read files or the network. Start reading at `condition`.
+Must not read files or the network. Start reading at `condition`.
 """

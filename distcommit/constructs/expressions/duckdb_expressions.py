@@ -1,6 +1,6 @@
 """SQL expressions over the columns of a batch, executed by DuckDB one record at a time, without files and network.
 
-DuckDB (2.0) loads in a third of the time of DataFusion (55.0) and takes half of the space, but is half as fast.
+DuckDB (2.0) loads in a third of DataFusion's time (55.0), in half the space, but is half as fast.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _MULTIPLIES = {"unnest", "unlist", "generate_subscripts"}
 
 
 class SqlExpressions:
-    """SQL condition and computed columns of records. Not picklable, and not shared between threads.
+    """SQL condition and columns; not picklable, nor shared between threads.
 
     Args:
-        where: the condition; empty for all records.
-        columns: the expression of each computed column.
+        where: empty for all records.
+        columns: expressions.
 
     Raises:
         ValueError: if a text is not an expression, or needs more than one record.
-        ConfigurationError: if DuckDB is not installed.
+        ConfigurationError: without DuckDB.
     """
 
     def __init__(self, where: str, columns: Mapping[str, str]) -> None:
@@ -70,16 +70,12 @@ class SqlExpressions:
         return connection
 
     def close(self) -> None:
-        """Close the engine. The next use opens it again."""
+        """Close the engine until the next use."""
         if connection := self.__dict__.pop("_connection", None):
             connection.close()
 
     def computed(self, columns: Columns) -> pa.Schema:
-        """Return the computed columns for records with these columns.
-
-        Raises:
-            ConfigurationError: if a column is missing, or has a type that the expressions can't use.
-        """
+        """Return the computed columns; raises ConfigurationError if one is missing or unsuitable."""
         named = [field for field in columns.fields if field.name.lower() in self._names]
         schema = pa.schema(named) if self._names <= {field.name.lower() for field in named} else columns.fields
         if UNKNOWN not in schema.types and (not columns.may_have_others or schema is not columns.fields):
@@ -91,9 +87,7 @@ class SqlExpressions:
         return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
 
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
-        """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Raises ConfigurationError if
-        it can't work on these columns.
-        """
+        """Return an expression's type, or `UNKNOWN`; raises ConfigurationError."""
         names = self._names_of[text]
         schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
         if UNKNOWN in schema.types or (
@@ -114,11 +108,10 @@ class SqlExpressions:
         return self._known[schema]
 
     def _check_names(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if an expression uses a column that the schema does not have. Types of columns are
-        not checked.
+        """Raise ConfigurationError if an expression needs a missing column, without checking types.
 
-        A name in an expression may be a column, a function without brackets, or a parameter of a lambda. It is a
-        missing column if the expressions work only after such a column is added.
+        A name may also be a function without brackets, or a lambda's parameter. It is a missing column if expressions
+        work only once it is added.
         """
         untyped = pa.schema([(field.name, pa.null()) for field in schema])
         missing = self._names - {name.lower() for name in schema.names}
@@ -132,33 +125,30 @@ class SqlExpressions:
             raise
 
     def evaluate(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array]]:
-        """Return the rows for which the condition is true, and the computed columns of these rows.
+        """Return the matching rows and their computed columns.
 
         Raises:
-            duckdb.Error: if an expression fails for some record.
-            TransientError: if the engine itself fails.
+            duckdb.Error: for some record.
+            TransientError: of the engine.
         """
         result = self._run([batch], batch.schema).combine_chunks()
         columns = [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in result.columns]
         return columns[0], columns[1:]
 
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the rows for which an expression may fail. Raises TransientError if the engine itself fails, and
-        duckdb.Error if `TRY` does not accept an expression.
-        """
+        """Return rows for which an expression may fail. Raises TransientError of the engine, and duckdb.Error if `TRY`
+        is not possible."""
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
         where = f"TRY({_in_brackets(self._where)})" if self._where else "true"
         condition = f"{where} IS NULL OR ({where} AND ({' OR '.join(tried) or 'false'}))"
         return self._select(batch.schema, [batch], [], condition).column(0).combine_chunks()
 
     def _run(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-        """Return the rows for which the condition is true, with the computed columns."""
         computed = [f"{_in_brackets(text)} AS c{index}" for index, text in enumerate(self._columns.values())]
         result = self._select(schema, batches, computed, _in_brackets(self._where) if self._where else "true")
         return result.rename_columns(["row", *self._columns])
 
     def _select(self, schema: pa.Schema, batches: list[pa.RecordBatch], chosen: list[str], condition: str) -> pa.Table:
-        """Execute a query whose first column is the row's number."""
         used = self._used_columns(schema)
         row = "row"
         while row in {name.lower() for name in used}:
@@ -182,7 +172,7 @@ class SqlExpressions:
             ) from error
 
     def _used_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the columns that the expressions name. SQL ignores upper and lower case."""
+        """Return the columns that the expressions name, without case."""
         used = []
         for required in sorted(self._names):
             same = [name for name in schema.names if name.lower() == required]
@@ -199,11 +189,7 @@ class SqlExpressions:
         return used
 
     def _parsed(self, expression: str) -> dict[str, Any]:
-        """Return the syntax tree of an expression.
-
-        Raises:
-            ValueError: if the text is not an expression, or needs more than one record.
-        """
+        """Return an expression's syntax tree; raises ValueError if it is none or needs several records."""
         query = "SELECT json_serialize_sql(?)"
         parsed = json.loads(self._connection.execute(query, [f"SELECT {_in_brackets(expression)}"]).fetchall()[0][0])
         if parsed["error"]:
@@ -224,7 +210,6 @@ class SqlExpressions:
 
 @contextmanager
 def _checked_against(schema: pa.Schema) -> Iterator[None]:
-    """Convert DuckDB's errors to ConfigurationError: an expression can't work on records of the schema."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     try:
@@ -241,7 +226,6 @@ def _checked_against(schema: pa.Schema) -> Iterator[None]:
 
 
 def _names_in(tree: dict[str, Any]) -> set[str]:
-    """Return the names that may be columns, in lower case."""
     return {name.lower() for part in _parts(tree) if part.get("class") == "COLUMN_REF" for name in part["column_names"]}
 
 
@@ -257,7 +241,7 @@ def _parts(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _engine_failures() -> tuple[type[Exception], ...]:
-    """Return the errors that are not caused by a record: out of memory, internal errors, interruption."""
+    """Return errors that no record causes."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     return duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException, duckdb.InterruptException

@@ -1,5 +1,4 @@
-"""Fork operators: they choose the branches of each record.
+"""Fork operators, which choose the branches of each record.
 
-A fork operator must not change records. Its choice must not depend on what a branch does with them: a branch's
-converters, checkers and sink. Start reading at `by_condition`.
+Must not change records, nor depend on a branch's converters, checkers and sink. Start reading at `by_condition`.
 """

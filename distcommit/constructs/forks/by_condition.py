@@ -15,9 +15,9 @@ from distcommit.schemas.known_columns import Columns, named_schema
 
 
 class ByCondition(ForkOperatorSettings):
-    """Base of fork operators whose branches have conditions.
+    """Base of fork operators with conditions, which null does not meet.
 
-    A comparison with null is not met. A missing column is an error, because its condition has no answer.
+    A missing column is an error, because its condition has no answer.
 
     Attributes:
         when: `{BRANCH: CONDITION}`.
@@ -29,9 +29,7 @@ class ByCondition(ForkOperatorSettings):
         return frozenset(self.when)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Return True. Raises ConfigurationError if a column of the branch's condition is missing, or can't be compared
-        with its value.
-        """
+        """Return True; raises the errors of the branch's condition."""
         if branch in self.when:
             self.when[branch].check_schema(schema, self.type)
         return True
@@ -42,7 +40,7 @@ class ByCondition(ForkOperatorSettings):
         return existing is None or self.accepts(branch, existing)
 
     def matching_rows(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
-        """Return by branch, in the order of `when`, the rows that meet its condition, as a mask without nulls."""
+        """Return masks without nulls by branch, in the order of `when`."""
         return {
             branch: condition.is_true(batch, self.type) for branch, condition in self.when.items() if branch in branches
         }

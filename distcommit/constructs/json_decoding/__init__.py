@@ -1,4 +1,4 @@
-"""Decoder of JSON records to declared or inferred columns.
+"""Decoder of JSON records.
 
-Readers must not round a value silently. Start reading at `json_reader`.
+Must not round a value silently. Start reading at `json_reader`.
 """

@@ -1,4 +1,4 @@
-"""Inference of columns from JSON objects. The columns of a dataset never change their types."""
+"""Inference of columns, whose types never change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN_FIELDS = 3
 
 
 def columns_of_fields(fields: Fields) -> pa.Schema:
-    """Return the columns of fields as a job file writes them. Raises ValueError if a type is unknown."""
+    """Return the columns of a job file's fields; raises ValueError for an unknown type."""
     return pa.schema([(field_name(name), arrow_type(written)) for name, written in fields.items()])
 
 
@@ -35,17 +35,16 @@ json_reader = lru_cache(64)(JsonReader)
 
 @dataclass(slots=True)
 class InferredFields:
-    """The inferred fields of one dataset. Not picklable.
+    """A dataset's inferred fields, not picklable, from the first batch with an object, and with `evolve` from later
+    ones.
 
-    The fields are inferred from the first batch that contains an object, and with `evolve` also from later batches.
-    Each set of fields contains all earlier sets.
+    Each set contains all earlier ones.
 
     Attributes:
-        evolution: the policy for unknown fields.
-        history: the sets of fields.
-        names: the fields, and names whose values were always null or empty. Records are not searched for these names
-            again.
-        notes: notes on doubtful types.
+        evolution: for unknown fields.
+        history: of the sets.
+        names: fields, and names without values so far, which are not searched again.
+        notes: on doubtful types.
     """
 
     evolution: Evolution
@@ -55,16 +54,15 @@ class InferredFields:
 
     @property
     def pinned(self) -> pa.Schema | None:
-        """The columns that later records do not change; None before the first record, and without the policy `pin`."""
+        """Columns that `pin` has fixed, or None."""
         fields = self.history.read_newest() if self.evolution == "pin" else None
         return None if fields is None else columns_of_fields(fields)
 
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        """Infer fields from the values, unless they are pinned, and read one object from each value. Return the columns
-        and the records.
+        """Infer fields, unless pinned, and read the objects.
 
         Raises:
-            RecordError: if there are too many fields, or with `fail` an unknown field.
+            RecordError: for too many fields, or with `fail` an unknown one.
         """
         if self.history.newest is None:
             self.names = self.history.read_newest() or {}
@@ -83,9 +81,8 @@ class InferredFields:
         return columns, json_reader(columns, exact_floats=True).read(values)
 
     def columns_with(self, infer: Callable[[Fields], Fields]) -> pa.Schema:
-        """Add the new fields that the policy allows, and return the columns. `infer` returns the fields that are not in
-        its argument. Raises RecordError if there are too many fields or, with `fail`, an unknown field.
-        """
+        """Add the new fields that the policy allows, and return the columns; raises the errors of `read`. `infer`
+        returns fields that its argument lacks."""
         known = self.history.newest or self.history.read_newest()
         if known is None or self.evolution != "pin":
             new = infer(known or {})
@@ -93,9 +90,7 @@ class InferredFields:
         return columns_of_fields(self.history.newest or {})
 
     def _merged(self, newest: Fields | None, new: Fields) -> Fields | None:
-        """Return the newest fields with new ones; None if there are no new ones. Raises RecordError if there are too
-        many fields, or with `fail` an unknown field.
-        """
+        """Return the fields with new ones, or None without these; raises the errors of `read`."""
         requested = merged_fields(newest or {}, new)
         if requested == (newest or {}):
             return None

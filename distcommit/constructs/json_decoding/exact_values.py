@@ -1,4 +1,4 @@
-"""Exact conversion of decoded JSON values for Arrow."""
+"""Exact conversion of JSON values for Arrow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FLOATS = json_decoder(float | None)
 
 
 def exact_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a decoded value in a form that Arrow converts exactly. Arrow (26.0) changes a decimal with too many
-    digits, or kills the process.
+    """Return a value that Arrow converts exactly; Arrow (26.0) changes a decimal with too many digits, or kills the
+    process.
 
     Raises:
-        ValueError: if a number has more digits than its column.
-        msgspec.DecodeError: if the value of a column of floats is not a number.
+        ValueError: for too many digits.
+        msgspec.DecodeError: if a float is not a number.
     """
     if value is None:
         return None
@@ -51,9 +51,7 @@ def _json_text(value: msgspec.Raw) -> str | None:
 
 
 def _exact_float(value: msgspec.Raw) -> float | None:
-    """Return a number. Raises msgspec.DecodeError if the value is not a number, ValueError if float64 can't represent
-    all of its digits.
-    """
+    """Return a number; raises msgspec.DecodeError, or ValueError if float64 would lose digits."""
     number: float | None = _FLOATS.decode(value)
     if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):
         raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")
@@ -81,10 +79,10 @@ def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
-    """Return the type that msgspec decodes to, as input of `exact_value`.
+    """Return msgspec's type for `exact_value`.
 
     Args:
-        exact_floats: whether floating-point numbers stay text until `exact_value`.
+        exact_floats: whether floats stay text until then.
 
     Raises:
         ValueError: if JSON has no such type.

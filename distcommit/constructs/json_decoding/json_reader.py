@@ -1,7 +1,6 @@
-"""Reader of JSON text into columns of given types.
+"""Reader of JSON text into given columns.
 
-The result is always the one of msgspec, which decodes record by record. Arrow's JSON reader is faster, so it reads a
-batch if its result is known to be equal. If Arrow fails, or if its result might differ, msgspec decodes the batch.
+The result is always that of msgspec; Arrow's reader is faster, so it reads a batch if its result is known to be equal.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
 _UNDERFLOW = re.compile(rb"[eE]-\d{3}")
 _SURE_DIGITS = 15
-"""A number with at most this many digits is exact in float64."""
+"""Up to which a number is exact in float64."""
 _DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # with any zone, the year stays in the range of both readers
 _NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 _ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
 _SHALLOW = 300
-"""Levels of nesting that both readers accept at any depth of the stack."""
+"""Nesting that both readers accept."""
 _PART_BYTES = 256 << 10
 _BY_RECORD = (msgspec.DecodeError, pa.ArrowException, OverflowError, RecursionError, ValueError)
 
@@ -45,9 +44,9 @@ class JsonRecords:
     """Decoded records.
 
     Attributes:
-        columns: a column for each field.
-        rows: the input row of each record; None if each record has the number of its input row.
-        rejected: rejection reasons by row.
+        columns: by field.
+        rows: of the input; None for equal numbers.
+        rejected: reasons by row.
     """
 
     columns: list[pa.Array]
@@ -56,14 +55,14 @@ class JsonRecords:
 
 
 class JsonReader:
-    """Reader of JSON objects with the fields of a schema. Not picklable.
+    """Reader of JSON objects, not picklable.
 
     Args:
-        schema: the columns, of the types in `column_types`, or `arrow.json` for values that are kept as JSON text.
-        exact_floats: whether to reject a number that float64 would round. If false, the number is rounded.
+        schema: types of `column_types`, or `arrow.json` for JSON text.
+        exact_floats: whether to reject a number that float64 would round.
 
     Raises:
-        ValueError: if JSON cannot represent a type, such as binary.
+        ValueError: for a type such as binary.
     """
 
     def __init__(self, schema: pa.Schema, *, exact_floats: bool = False) -> None:
@@ -79,18 +78,16 @@ class JsonReader:
         self._has_others = False
 
     def read(self, values: pa.Array) -> JsonRecords:
-        """Read one object from each value, which is binary or text. All fields of a null value are null. Unreadable
-        values are rejected.
-        """
+        """Read an object from each value; null has null fields, and unreadable ones are rejected."""
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
     def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
-        """Try to read all values at once. Return None if there is a field outside `expected` at any level, if there are
-        no values, or if Arrow's reader cannot read them reliably; then infer fields and call `read`.
+        """Read all values at once, or return None if there is a field outside `expected` or Arrow may not be reliable;
+        then infer fields and call `read`.
 
         Args:
-            expected: the fields of the schema, followed by the fields whose earlier values were null or empty.
+            expected: the schema's fields, then those without values so far.
         """
         at_once = None if self._has_map or not len(values) else self._at_once(values, expected)
         return None if at_once is None else JsonRecords(at_once)
@@ -121,7 +118,7 @@ class JsonReader:
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _rejection_reason(self, error: Exception, value: bytes | str) -> str:
-        """Return why a record is rejected: the first unfit value with its path, and the record's first 100 bytes."""
+        """Return the first unfit value with its path, and the record's first 100 bytes."""
         return f"{located(value, self._struct, self._unfit_reason) or error}: record {value[:100]!r}"
 
     def _unfit_reason(self, value: msgspec.Raw, kind: pa.DataType) -> str:
@@ -133,16 +130,13 @@ class JsonReader:
         return ""
 
     def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
-        """Read all values by Arrow's reader. Return None if its result might differ from the decoder's, or if there is
-        a field outside `expected` (unless it is None).
+        """Read by Arrow; None if the result might differ, or a field is outside `expected`.
 
-        Arrow's reader ignores line breaks between objects. Nevertheless each line is one object. A line break within a
-        string makes the reader fail, so every value, which begins with `{` and ends with `}`, ends outside of strings.
-        An object left open would continue with `{` after `}`, which makes the reader fail, too. So each value contains
-        at least one object, and it is sufficient to compare the numbers of objects and values.
+        Arrow ignores line breaks between objects, but each line is one object. It fails at a line break within a
+        string, so every value, from `{` to `}`, ends outside of strings. An object left open would continue with `{`
+        after `}`, which fails, too. So it is sufficient to compare the numbers of objects and values.
 
-        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, no ignored field can contain
-        `NaN` or deep nesting.
+        With "error", it fails at other fields, so none can hide `NaN` or deep nesting.
         """
         try:
             texts, text = _joined(values)
@@ -168,15 +162,15 @@ class JsonReader:
     def _by_arrow(
         self, text: pa.Buffer, wire: pa.Schema, on_other_fields: Literal["error", "ignore"], rows: int
     ) -> list[pa.Array] | None:
-        """Read JSON with Arrow's reader. Return the columns; None if it finds another number of objects than `rows`.
+        """Read JSON by Arrow; None for another number of objects than `rows`.
 
         Args:
-            text: one JSON object on each line.
-            wire: schema that Arrow reads with; some values, such as times, are read as text and cast afterwards.
+            text: one object on each line.
+            wire: schema with some values, such as times, as text to cast.
 
         Raises:
             pa.ArrowException: if Arrow's reader fails, or a value does not fit its column.
-            _MightDifferError: if `self._decoder` might reject a value, or convert it to another one.
+            _MightDifferError: if `self._decoder` might reject or convert a value otherwise.
         """
         read = pj.read_json(
             pa.BufferReader(text),
@@ -195,11 +189,11 @@ def _decoder_of(kind: pa.DataType, exact_floats: bool) -> msgspec.json.Decoder[A
 
 
 class _MightDifferError(Exception):
-    """Error for a value that Arrow's reader accepted, but that the decoder might reject or convert to another one."""
+    """Arrow accepted a value that the decoder might reject or convert otherwise."""
 
 
 def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return records as an array. Raises ValueError if a time, converted to UTC, is not in the years 1 to 9999."""
+    """Return an array; raises ValueError for times outside the years 1 to 9999 in UTC."""
     array = pa.array(records, kind)
     if not are_within_calendar(array):
         raise ValueError(OUTSIDE_CALENDAR)
@@ -211,9 +205,7 @@ def _text(value: bytes | str) -> str:
 
 
 def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
-    """Return the values, and one text with a value on each line.
-
-    The text is None if the two readers might read it differently.
+    """Return the values, and one text of lines; None if the readers might differ.
 
     Raises:
         pa.ArrowInvalid: if a value is not UTF-8.
@@ -246,7 +238,6 @@ def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 
 def _may_be_deep(schema: pa.Schema) -> bool:
-    """Return whether values of a schema may be nested deeper than both readers accept."""
     return any(_levels(column.type) >= _SHALLOW for column in schema)
 
 
@@ -255,7 +246,6 @@ def _levels(kind: pa.DataType) -> int:
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Return whether a value opens more than `_SHALLOW` objects and lists."""
     lengths = pc.binary_length(texts).to_numpy()
     if lengths.max() <= 2 * _SHALLOW:
         return False
@@ -271,14 +261,12 @@ def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def _has_tiny(text: pa.Buffer) -> bool:
-    """Return whether the text contains a number near zero. Arrow's reader reads it as a decimal zero, or kills the
-    process.
-    """
+    """Return whether the text has a number near zero. Arrow reads it as a decimal zero, or kills the process."""
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
 
 
 def _may_be_rounded(text: pa.Buffer) -> bool:
-    """Return whether float64 might round a number in the text, including rounding to zero."""
+    """Return whether float64 might round a number, also to zero."""
     for part in _parts(text, _SURE_DIGITS + 1):
         between = np.flatnonzero((part - ord("0") > 9) & (part != ord(".")))
         if np.diff(between, prepend=-1, append=len(part)).max() > _SURE_DIGITS + 1:
@@ -291,7 +279,7 @@ def _contains(text: pa.Buffer, requested: bytes) -> bool:
 
 
 def _has(part: npt.NDArray[np.uint8], requested: bytes) -> bool:
-    """Return whether the bytes contain a text. Faster than `in` if the first letter of the text is rare."""
+    """Return whether the bytes contain a text; faster than `in` for a rare first letter."""
     positions = np.flatnonzero(part[: len(part) - len(requested) + 1] == requested[0])
     for index, letter in enumerate(requested[1:], 1):
         positions = positions[part[positions + index] == letter]
@@ -299,7 +287,7 @@ def _has(part: npt.NDArray[np.uint8], requested: bytes) -> bool:
 
 
 def _parts(text: pa.Buffer, overlap: int = 0) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield a text in parts that fit the processor's cache, each with the first `overlap` bytes of the next part."""
+    """Yield parts that fit the processor's cache, each with `overlap` bytes of the next."""
     data = np.frombuffer(text, np.uint8)
     for begin in range(0, len(data), _PART_BYTES):
         yield data[begin : begin + _PART_BYTES + overlap]
@@ -310,9 +298,7 @@ def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast the result of Arrow's reader to the type of the column. Raises _MightDifferError or pa.ArrowInvalid if the
-    decoder's result might differ.
-    """
+    """Cast Arrow's result; raises _MightDifferError or pa.ArrowInvalid if the decoder's might differ."""
     if pa.types.is_struct(kind):
         below = [_typed(array.field(index), f.type) for index, f in enumerate(kind)]
         return pa.StructArray.from_arrays(below, fields=list(kind), mask=array.is_null())
@@ -342,5 +328,5 @@ def _all_match(array: pa.Array, pattern: str) -> bool:
 
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type for Arrow's reader: text for dates and times, of which it accepts other forms."""
+    """Return text for dates and times, of which Arrow accepts other forms."""
     return replace_types(kind, lambda inner: pa.string() if pa.types.is_temporal(inner) else inner)

@@ -1,4 +1,4 @@
-"""Search for the value of a rejected JSON record that does not fit its column."""
+"""Search for an unfit value of a rejected JSON record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _KEY_CHARACTERS = 40
 
 
 def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Raw, pa.DataType], str]) -> str:
-    """Return why the first unfit value does not fit, with its path and its first bytes; empty if none is found.
+    """Return why the first unfit value does not fit, with path and first bytes; empty if none is found.
 
     Args:
-        kind: the columns, as fields of a struct.
-        reason: returns why a value does not fit a type, or an empty text if it fits.
+        kind: struct of the columns.
+        reason: empty if a value fits.
     """
     try:
         for path, value, value_type in _leaves(msgspec.Raw(text), kind, "$"):
@@ -30,9 +30,7 @@ def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Ra
 
 
 def _leaves(value: msgspec.Raw, kind: pa.DataType, path: str) -> Iterator[tuple[str, msgspec.Raw, pa.DataType]]:
-    """Yield the values that a type has, each with its path and type. A value is yielded whole if it should be an object
-    or a list, but is not.
-    """
+    """Yield values with path and type; whole if one should be an object or list, but is not."""
     try:
         if pa.types.is_struct(kind):
             fields = from_json(value, dict[str, msgspec.Raw] | None) or {}

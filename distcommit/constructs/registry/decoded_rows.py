@@ -1,4 +1,4 @@
-"""Decoded messages with their rows in the batch, into which rows of nulls are merged."""
+"""Decoded messages, into which rows of nulls are merged by row."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ class DecodedRows:
     """Decoded messages of one schema."""
 
     columns: Sequence[pa.Array]
-    """Columns with as many values as `rows`."""
+    """As long as `rows`."""
     schema: pa.Schema
-    """Schema of the columns."""
+    """Of the columns."""
     rows: Indices
-    """Rows of the messages in the batch, ascending."""
+    """Of the messages in the batch, ascending."""
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, rows: Indices) -> DecodedRows:
-        """Return rows whose columns are null."""
         return cls([pa.nulls(len(rows), field.type) for field in schema], schema, rows)
 
     def with_nulls(self, nulls: Indices) -> DecodedRows:
-        """Return these rows with rows of nulls merged in by row."""
+        """Merge rows of nulls."""
         if not len(nulls):
             return self
         rows = np.concatenate([self.rows, nulls])
@@ -44,14 +43,13 @@ def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
 def with_nulls(
     decoded: Sequence[DecodedRows], nulls: Indices, before: pa.Schema | None, otherwise: Callable[[], pa.Schema]
 ) -> list[DecodedRows]:
-    """Insert rows of nulls. Each has the columns of the message before it.
+    """Insert rows of nulls with the columns of the message before.
 
     Args:
-        decoded: messages of a batch by schema, each with at least one message.
-        nulls: rows without a message, ascending.
-        before: schema of the last message before the batch, for nulls at the start of the batch. If None, these nulls
-            get the schema of the first message in the batch.
-        otherwise: returns the schema of nulls if there is no message at all.
+        decoded: by schema, not empty.
+        nulls: ascending.
+        before: schema before the batch, or None for the first message's.
+        otherwise: schema without any message.
     """
     if not len(nulls):
         return list(decoded)

@@ -34,11 +34,10 @@ _OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.b
 
 
 def columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
-    """Return the columns of an object schema, and the names of columns that are required and must not be null.
+    """Return an object's columns, and the required ones that must not be null.
 
     Raises:
-        UnusableSchemaError: if the text is not a JSON schema of an object with properties, a type is unknown, or a
-            reference has no target.
+        UnusableSchemaError: if it is no object schema with properties, a type is unknown, or a reference has no target.
     """
     try:
         return _columns_of(registered)
@@ -68,15 +67,15 @@ def _columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]
 
 @dataclass(slots=True)
 class _Types:
-    """Converter of the types of one schema."""
+    """The types of one schema."""
 
     expansion: Expansion
-    """Counter of its columns."""
+    """Counts columns."""
     within: list[int] = field(default_factory=list)
-    """Identities of the schemas around the current one, to find recursion."""
+    """Identities of enclosing schemas, to find recursion."""
 
     def of(self, schema: Any, resolver: Any, path: str) -> tuple[pa.DataType, bool]:
-        """Return the type of a schema, and whether null is allowed."""
+        """Return a schema's type, and whether null is allowed."""
         if not isinstance(schema, dict) or id(schema) in self.within:
             return JSON_TEXT, True
         self.within.append(id(schema))
@@ -128,11 +127,9 @@ class _Types:
 
 
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
-    """Raise UnusableSchemaError, which names the field, if messages with the writer's columns can't be read with the
-    reader's.
+    """Raise UnusableSchemaError if the writer's messages can't be read with the reader's columns.
 
-    A field of both schemas must have the same type in both, or be an integer that is read as a number. The writer's
-    schema must have each field in `required`.
+    Types must be equal, or an integer read as a number; `required` must exist.
     """
     for item in reader:
         index = writer.get_field_index(item.name)

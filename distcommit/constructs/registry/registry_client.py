@@ -1,4 +1,4 @@
-"""Client of a schema registry with Confluent's REST API, on confluent-kafka's client."""
+"""Client of a schema registry with Confluent's REST API."""
 
 from __future__ import annotations
 
@@ -27,31 +27,27 @@ _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.
 _REFUSED = (401, 403)
 _TOPIC = "{topic}"
 MAX_REFERENCES = 500
-"""Maximum number of schemas that one schema refers to, directly or through others."""
+"""Of one schema, also through others."""
 
 
 class UnknownSchemaError(LookupError):
-    """Error for a schema that the registry does not have."""
+    """The registry does not have a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A registered schema."""
-
     schema_id: int
-    """Its id in the registry."""
+    """In the registry."""
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
-    """The registered text. For Protobuf, the text of a `.proto` file or a descriptor in Base64."""
+    """For Protobuf, `.proto` or a descriptor in Base64."""
     references: tuple[tuple[str, str], ...]
-    """Names and texts of the schemas that it refers to, each once. A schema comes after the schemas that it needs
-    itself.
-    """
+    """Names and texts, each once and after those that it needs."""
 
 
 def check_size(registered: RegisteredSchema) -> None:
-    """Raise SchemaTooLargeError if the text of a schema and of its references, or their number, exceeds the limit."""
+    """Raise SchemaTooLargeError for text or number of a schema and its references."""
     if len(registered.references) > MAX_REFERENCES:
         count = len(registered.references)
         raise SchemaTooLargeError(f"it refers to {count} schemas, and at most {MAX_REFERENCES} are allowed")
@@ -103,21 +99,20 @@ class PinnedSchema(SettingsModel):
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether each topic has its own pinned schema."""
+        """Whether each topic has its own."""
         return self.subject is None or _TOPIC in self.subject
 
     def subject_of(self, topic: str, column: str) -> str:
-        """Return the subject for a column of a topic's records."""
         return default_subject(topic, column) if self.subject is None else self.subject.replace(_TOPIC, topic)
 
 
 def default_subject(topic: str, column: str) -> str:
-    """Return the subject that producers use by default for a topic's keys or values."""
+    """Return the subject that producers use by default."""
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 
 def registry_client_class() -> type[SchemaRegistryClient]:
-    """Return the class of the client. Raises ConfigurationError if the extra `registry` is not installed."""
+    """Return the client's class; raises ConfigurationError without the extra `registry`."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -131,13 +126,11 @@ def registry_client_class() -> type[SchemaRegistryClient]:
 
 
 class _TooLargeError(Exception):
-    """Error for a response of the registry that is larger than any schema."""
+    """A response is larger than any schema."""
 
 
 def _read_bounded(response: Any) -> None:
-    """Read the body of a response before the client does, because the client has no limit. Raises _TooLargeError if the
-    decompressed body is larger than `_MAX_BODY_BYTES`.
-    """
+    """Read a body before the client, which has no limit; raises _TooLargeError above `_MAX_BODY_BYTES` decompressed."""
     body = bytearray()
     for block in response.iter_bytes():
         body += block
@@ -148,11 +141,11 @@ def _read_bounded(response: Any) -> None:
 
 
 class Registry:
-    """Client of a schema registry, which caches answers. Failed requests are repeated at the next call.
+    """Client that caches answers, not failures.
 
     Args:
-        todo: remedy in error messages.
-        answer_s: seconds that a request may take, including the client's own retries.
+        todo: remedy in errors.
+        answer_s: seconds of a request with the client's retries.
     """
 
     def __init__(
@@ -188,33 +181,29 @@ class Registry:
         """Return the schema with an id.
 
         Raises:
-            UnknownSchemaError: if the registry does not have it.
+            UnknownSchemaError: without it.
             UnusableSchemaError: if it refers to too many schemas.
-            ConfigurationError: if the registry rejects this client.
-            TransientError: if the registry does not answer after the client's own retries, or has no schema at all.
+            ConfigurationError: if this client is rejected.
+            TransientError: without an answer, or without any schema.
         """
         return self._registered(
             schema_id, self._request(lambda client: client.get_schema(schema_id), f"id {schema_id}")
         )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject. Raises UnknownSchemaError if the registry does not have it, and other errors
-        as `schema`.
-        """
+        """Return a version; raises UnknownSchemaError and the errors of `schema`."""
         registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
         return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject. Raises UnknownSchemaError if the registry does not have the subject,
-        and other errors as `schema`.
-        """
+        """Return the newest version; raises UnknownSchemaError and the errors of `schema`."""
         registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._registered(int(registered.schema_id), registered.schema)
 
     def close(self) -> None:
-        """Close the connections. The next request opens new ones."""
+        """Close connections until the next request."""
         client = self.__dict__.pop("_client", None)
         if client is not None:
             client.close()
@@ -270,9 +259,7 @@ class Registry:
             raise self._unavailable(subject, f"{type(error).__name__}: {error}") from None
 
     def _require_schemas(self, subject: str) -> None:
-        """Raise TransientError if the registry is empty: that proves nothing about a record. Records then wait until it
-        is filled.
-        """
+        """Raise TransientError if the registry is empty, which proves nothing about a record."""
         if self._has_schemas:
             return
         try:

@@ -1,4 +1,4 @@
-"""Base of the converters that use a schema registry."""
+"""Base of converters with a schema registry."""
 
 from __future__ import annotations
 
@@ -34,32 +34,30 @@ from distcommit.schemas.schema_size_limits import MOST_LEVELS, UnusableSchemaErr
 from distcommit.schemas.storable_types import is_bytes
 
 SCHEMA_ID = b"schema_id"
-"""Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
+"""Metadata key of converted schemas: the registered id."""
 MAX_UNKNOWN = 200
-"""Maximum number of a work unit's schema ids that the registry does not have. Each of them costs a request."""
+"""Missing schema ids of a work unit, each of which costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Decoded messages of one schema."""
-
     records: pa.RecordBatch
-    """One record per message in `numbers`."""
+    """One for each of `numbers`."""
     numbers: NDArray[np.int64] | None
-    """Indices of the decoded messages; None for all of them, in order."""
+    """Indices of messages; None for all, in order."""
     wrong: Mapping[int, str]
-    """Errors of messages by index. The decoded record of such a message must not be used."""
+    """Errors by index, whose records must not be used."""
 
 
 class Decoder(Protocol):
-    """Decoder of the messages of one schema."""
+    """Decoder of one schema's messages."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the decoded records; all columns may be null."""
+        """All nullable."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        """Decode messages of one registry schema. Yield a `Decoded` for each Arrow schema that they result in."""
+        """Yield a `Decoded` for each resulting Arrow schema."""
 
 
 _KEEP = (
@@ -68,35 +66,33 @@ _KEEP = (
 
 
 class _Unknown(str):
-    """Reason why a schema id has no decoder: the registry does not have the id."""
+    """Reason of a missing schema id."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _State:
-    """Caches and state of a converter in this process, which are not pickled."""
+    """A converter's unpickled state in this process."""
 
     registry: Registry
     policy: EvolutionSettings
-    """Policy of the current dataset."""
+    """Of the dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
-    """Decoders by the ids of the writer's schema and of the pinned schema (0 without). A text is the reason why
-    there is none.
-    """
+    """Decoder, or why there is none, by ids of writer's and pinned schema (0 without)."""
     pinned: dict[tuple[str, int], RegisteredSchema] = field(default_factory=dict)
-    """Pinned schemas by subject and version."""
+    """By subject and version."""
     last: pa.Schema | None = None
     """Columns of the previous record."""
     topic: str = ""
-    """Topic of the current dataset."""
+    """Of the dataset."""
     schemas: AdmittedSchemas = field(default_factory=AdmittedSchemas)
-    """Schemas of the dataset's records."""
+    """Of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
-    """Schema ids of the work unit that the registry does not have."""
+    """Missing ids of the work unit."""
 
     def note_unknown(self, schema_id: int, registry: str) -> None:
-        """Count an id that the registry does not have. Raises RecordError if the work unit has too many of them."""
+        """Count a missing id; raises RecordError for too many."""
         self.unknown.add(schema_id)
         if len(self.unknown) > MAX_UNKNOWN:
             raise RecordError(
@@ -150,8 +146,7 @@ class RegistryConverter(
 
     @abstractmethod
     def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Return the decoder of a schema's messages. If there is a reader's schema, messages are decoded to its
-        columns.
+        """Return a decoder, to the reader's columns if given.
 
         Raises:
             UnusableSchemaError: if the schema has no columns, or the two schemas do not fit.
@@ -208,7 +203,7 @@ class RegistryConverter(
             state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> RegisteredSchema | None:
-        """Return the pinned schema of the current dataset, if there is one."""
+        """Return the dataset's pinned schema, or None."""
         state, pinned_schema = self._state, self._state.policy.pinned
         if pinned_schema is None:
             return None
@@ -230,9 +225,7 @@ class RegistryConverter(
         return decoder
 
     def _admitted(self, schema_id: int) -> Decoder | str:
-        """Return the decoder of a schema's messages, or the reason why they are rejected. Raises RecordError if the
-        policy fails the work unit.
-        """
+        """Return a decoder, or why messages are rejected; raises RecordError if the policy fails."""
         policy, schemas, reader = self._state.policy, self._state.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
             schemas.ids.append(reader.schema_id)
@@ -251,9 +244,7 @@ class RegistryConverter(
         return None if isinstance(decoder, str) else decoder.schema
 
     def _decoder(self, schema_id: int) -> Decoder | str:
-        """Return the decoder of a schema's messages, or the reason why there is none. Raises RecordError if the
-        registry lacks too many schema ids of the work unit.
-        """
+        """Return a decoder, or why there is none; raises RecordError for too many missing ids."""
         state, reader = self._state, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
         if key not in state.decoders:
@@ -271,7 +262,7 @@ class RegistryConverter(
         return state.decoders[key]
 
     def _create_decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Create a decoder. All errors except those of the environment are attributed to the schema."""
+        """Create a decoder; errors except the environment's are the schema's."""
         try:
             with foreign_errors():
                 return self.decoder(writer, reader)
@@ -304,11 +295,11 @@ class RegistryConverter(
         ).fields
 
     def _without_messages(self) -> pa.Schema:
-        """Return the columns of records with a null value if there is no message before them."""
+        """Return the columns of nulls before any message."""
         return self._pinned_decoder().schema if self._state.policy.pinned else self._state.last or self._newest()
 
     def _newest(self) -> pa.Schema:
-        """Return the columns of the newest published schema, or else of the topic's default subject, or else none."""
+        """Return the columns of the newest published schema, or of the default subject, or none."""
         for schema_id in reversed(self._state.schemas.ids):
             if (columns := self._columns_of(schema_id)) is not None:
                 return columns
@@ -342,9 +333,7 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
 
 
 def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
-    """Decode messages. If the decoder raises, decode each half by itself, and reject the single messages that fail.
-    Errors of the environment are raised.
-    """
+    """Decode messages; if that fails, bisect and reject, except for errors of the environment."""
     waiting = [framed]
     while waiting:
         part = waiting.pop()
@@ -364,7 +353,7 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
 
 
 def _checked(decoder: Decoder) -> Decoder:
-    """Return the decoder. Raises UnusableSchemaError if its records are nested too deep to be stored."""
+    """Return the decoder; raises UnusableSchemaError if records are too deep to be stored."""
     if column := too_deep(decoder.schema):
         raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder

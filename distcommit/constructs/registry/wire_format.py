@@ -19,18 +19,16 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Messages of one schema."""
-
     schema_id: int
-    """Id of the schema in the registry."""
+    """In the registry."""
     data: NDArray[np.uint8]
-    """Bytes of the whole column."""
+    """Of the whole column."""
     begin: Indices
-    """Offset of each message in `data`."""
+    """In `data`, by message."""
     end: Indices
-    """Offset of the end of each message in `data`."""
+    """In `data`, by message."""
     rows: Indices
-    """Row of each message in the batch, ascending."""
+    """In the batch, ascending."""
 
     def only(self, part: slice) -> Framed:
         return Framed(self.schema_id, self.data, self.begin[part], self.end[part], self.rows[part])
@@ -48,18 +46,17 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A column split by the schema ids of its values."""
+    """A column by schema ids."""
 
     framed: tuple[Framed, ...]
-    """Messages by schema id, in the order of their first rows."""
+    """In the order of first rows."""
     nulls: Indices
     """Rows without a value."""
     rejected: dict[int, str]
-    """Reasons why values are not in this format, by row."""
+    """Reasons by row."""
 
 
 def split(column: pa.Array) -> Split:
-    """Split a binary column by the schema ids of its values."""
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset) if len(column) else None

@@ -1,12 +1,9 @@
 """Abort attempts, and delete their staged files, once no commit sequence can contain them.
 
-To abort attempts, the sinks delete their data at the targets.
-
-If a sink leaves data at the target before the commit, a task durably writes a file, the note, beside the attempt's
-staging folder before it opens a writer. The committer deletes the note of an attempt before it executes the first step
-of the sequence that contains the attempt. A remaining note of this run belongs to an aborted attempt once its dataset
-is DONE. A remaining note of an older run does once this run has fenced the bucket and no pending, quarantined or
-revoking sequence contains the attempt.
+If a sink leaves data at the target before the commit, a task durably writes a note beside the attempt's folder before
+it opens a writer. The committer deletes the notes of a sequence's attempts before it executes the first step. A
+remaining note of this run belongs to an aborted attempt once its dataset is DONE. A remaining note of an older run does
+once this run has fenced the bucket and no pending, quarantined or revoking sequence contains the attempt.
 """
 
 from __future__ import annotations
@@ -38,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
-    """Delete the notes of the attempts in these sequences, durably. Call it before any step is executed.
+    """Delete the notes of these sequences' attempts, durably, before any step is executed.
 
     Raises:
-        OSError: if a note cannot be deleted. No step may be executed then.
+        OSError: no step may be executed then.
     """
     winners: dict[int, set[str]] = {}
     for name, steps in loaded.items():
@@ -58,11 +55,10 @@ def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[Seque
 
 
 def abort_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
-    """Abort this run's attempts that have ended and lost, at work units whose datasets are DONE.
+    """Abort ended, lost attempts at work units of DONE datasets.
 
     Returns:
-        staging folders, relative to the staging root, of attempts whose data could not be deleted yet. Keep these
-        folders.
+        folders below the staging root that must stay, because data could not be deleted yet.
     """
     if not settings.flow.preparing_committers:
         return []
@@ -83,18 +79,15 @@ def abort_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -
 
 
 def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
-    """Abort an older run's attempts in one bucket, and delete its staged files.
+    """Abort an older run's attempts in a bucket, delete its staged files, and return their number.
 
-    The older run must have no pending, quarantined or revoking sequence in the bucket. If a target cannot be reached,
-    nothing is deleted, and the next run repeats the sweep.
+    It must have no pending, quarantined or revoking sequence there. If a target is unavailable, nothing is deleted, and
+    the next run repeats the sweep.
 
     Args:
-        settings: settings of this run, which has fenced the bucket.
-        epoch: epoch of the older run.
-        past_states: task states of past runs, shared by all buckets of the caller.
-
-    Returns:
-        the number of deleted files.
+        settings: of this run, which has fenced the bucket.
+        epoch: of the older run.
+        past_states: shared by all buckets.
     """
     fs, roots = settings.store.fs, settings.store.roots
     noted = noted_attempts(fs, roots.staging, epoch, bucket)
@@ -110,15 +103,15 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
 
 
 def abort_unsealed(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
-    """Abort an older run's attempts in one bucket that no pending, quarantined or revoking sequence contains.
+    """Abort an older run's attempts that no pending, quarantined or revoking sequence contains.
 
-    Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
-    of the older run may still write.
+    Staged files stay until the sweep. Notes of attempts that have not ended stay, because their process may still
+    write.
 
     Args:
-        settings: settings of this run, which has fenced the bucket.
-        epoch: epoch of the older run.
-        past_states: task states of past runs, shared by all buckets of the caller.
+        settings: of this run, which has fenced the bucket.
+        epoch: of the older run.
+        past_states: shared by all buckets.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

@@ -1,8 +1,7 @@
-"""Atomic commit groups: for a job that publishes all datasets or none, a target commits each commit group as a whole.
+"""Atomic commit groups: for an all-or-none job, a target commits each group in one transaction.
 
-After the run's decision a target commits all members of a group in one transaction. The members are computed from the
-log each time and are never stored, so every process that replays the log sees the same group. If an operator accepts or
-abandons a quarantined dataset, the dataset leaves its group. If the operator retries it, it stays.
+Members are computed from the log each time, so every process that replays it sees the same group. An accepted or
+abandoned dataset leaves its group, a retried one stays.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from distcommit.steps.step_execution import Execution, held_back_by
 
 
 class AtomicGroup(NamedTuple):
-    """The held sequences of one run in one commit group.
+    """A run's held sequences in a commit group.
 
     Attributes:
-        epoch: the run that sealed the sequences.
-        group: name of the commit group (`CommitGroups.group_of`).
+        epoch: of the run.
+        group: from `CommitGroups.group_of`.
     """
 
     epoch: int
@@ -37,13 +36,13 @@ def build_execution(
     *,
     verify_first: bool,
 ) -> tuple[Execution, dict[SequenceName, HeldBackError]]:
-    """Return the execution of the loaded sequences, and an error for each sequence that must wait for its group.
+    """Return the execution, and an error for each sequence that waits for a member of its group that is not in
+    `loaded`.
 
-    A sequence waits if another member of its group is not in `loaded`, because that member is quarantined, is being
-    abandoned, or cannot be read.
+    Such a member is quarantined, being abandoned or unreadable.
 
     Args:
-        loaded: the steps of the sequences to execute.
+        loaded: steps to execute.
         verify_first: see `execute_sequences`.
     """
     groups_by_sequence = _groups_by_sequence(groups, fold)
@@ -58,7 +57,6 @@ def build_execution(
 
 
 def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:
-    """Return the group of each open held sequence of a bucket; none if the job has no commit groups."""
     if not groups.are_named:
         return {}
     return {

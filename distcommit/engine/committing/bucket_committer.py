@@ -1,10 +1,9 @@
-"""The committer of one bucket: poll task states, then seal, execute and close sequences, then clean up.
+"""The committer of one bucket.
 
-Several committers may work on the same bucket at the same time; the bucket's log decides which of their records are
-valid. If a process dies in the middle of a commit, another committer, the drain or the next run completes the commit.
+Several may work on a bucket at a time; its log decides which records are valid. If one dies, another, the drain or the
+next run completes its commits.
 
-Committers of several buckets run together and batch their log segments, renames and syncs
-(`core.support.io_batching`).
+Committers batch segments, renames and syncs (`core.support.io_batching`).
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ _RELEASE = "restore the missing data and release the dataset with retry, or acce
 
 
 class BucketCommitter:
-    """The committer of one bucket in one run.
+    """A run's committer of one bucket.
 
     Args:
-        observer: receives events of sealed, done and quarantined sequences.
-        plans: plans of the bucket's datasets; empty if the committer only replays older sequences.
-        tables: task states, shared by all committers of a task.
+        observer: of sequences.
+        plans: of the bucket; empty to only replay.
+        tables: task states, shared by a task.
 
     Attributes:
-        tally: counts of this committer, and reasons of its failures.
+        tally: counts and failures.
         log: log of the bucket.
     """
 
@@ -77,29 +76,25 @@ class BucketCommitter:
         self._built: dict[SequenceName, _Built] = {}
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add task states that this task wrote to the file `name`, so that the committer does not read the file."""
+        """Add this task's states in the file `name`, which is then not read."""
         self._open.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
-        """Read the task states put by any task since the last call, and return them.
-
-        Raises:
-            OSError: if they cannot be read; the next call reads them again.
-        """
+        """Return new task states of any task; after OSError, the next call reads again."""
         return self._open.poll_states()
 
     def commit_ready(self, *, ended: bool) -> BatchedWork[None]:
-        """Seal the datasets that are complete. Then execute, close and clean up the sequences sealed here.
+        """Seal complete datasets, then execute, close and clean up these sequences.
 
-        A job that publishes all datasets or none only seals. With at-least-once, complete datasets are published
-        first, then sealed and closed by one record.
+        An all-or-none job only seals. With at-least-once, datasets are published first, then sealed and closed by one
+        record.
 
         Args:
-            ended: whether ingest had ended before this call. If so, missing attempts count as failed, and the committer
-                takes over sequences of this run that other processes sealed.
+            ended: whether ingest had ended before: missing attempts count as failed, and other processes' sequences of
+                this run are taken over.
 
         Raises:
-            FencedError: if a newer run has fenced the bucket. No further sequence was sealed.
+            FencedError: nothing further was sealed.
             DistcommitError, OSError: if the store cannot be read or written. Calling again resumes.
         """
         fold = self.log.refresh()
@@ -117,7 +112,7 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> BatchedWork[None]:
-        """Execute and close pending sequences of this run: the ones sealed here, or all of them with `take_over`."""
+        """Execute and close this run's pending sequences: those sealed here, or all with `take_over`."""
         fold = self.log.latest()
         own = [item.sequence for item in fold.pending() if item.sequence.epoch == self._settings.epoch]
         sequences = [item for item in own if take_over or sequence_name(item) in self._sealed_here]
@@ -127,10 +122,10 @@ class BucketCommitter:
         self._clean_up(fold)
 
     def replay(self, decided_epochs: frozenset[int]) -> BatchedWork[None]:
-        """Finish the sequences that older runs sealed: verify every step, execute the missing ones, close.
+        """Finish older runs' sequences: verify every step, execute the missing ones, close.
 
-        A held sequence is dropped unless its run decided to publish. A lost step quarantines the dataset at once. Any
-        other failure quarantines it after `max_attempts` failed runs; an outage does not count.
+        A held one is dropped unless its run decided to publish. A lost step quarantines at once, other failures after
+        `max_attempts` runs; an outage does not count.
         """
         settings = self._settings
         pending = [opened for opened in self.log.refresh().pending() if settings.replays(opened.sequence)]
@@ -146,15 +141,12 @@ class BucketCommitter:
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count the outcomes on which the decision of an all-or-none job depends, after the drain. Return them as
-        rows.
-        """
+        """Count and return the outcomes for an all-or-none job's decision, after the drain."""
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
-        """Record the planned datasets that this run failed to read. The drain calls it. Raises FencedError if a newer
-        run has fenced the bucket, and DistcommitError or OSError if the log cannot be read.
-        """
+        """Record planned datasets that this run failed to read, for the drain. Raises FencedError if a newer run has
+        fenced the bucket, and DistcommitError or OSError if the log cannot be read."""
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
@@ -177,7 +169,7 @@ class BucketCommitter:
     def _seal(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         """Write the sequences ahead as one record, which also closes them with at-least-once.
 
-        If another committer has sealed one of the sequences, that committer executes it.
+        Another committer executes what it has sealed.
         """
         own = {sequence_name(sequence): sequence for sequence in sequences}
         if not sequences:
@@ -201,9 +193,9 @@ class BucketCommitter:
     # -- executing and closing
 
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """At-least-once: execute the steps, make their effects durable, then move the watermarks.
+        """At-least-once: execute steps, make effects durable, then move watermarks.
 
-        If the process dies in between, the next run reads the records again and publishes them twice.
+        After a crash in between, records are published twice.
         """
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
@@ -226,13 +218,11 @@ class BucketCommitter:
     def _execute_and_close(
         self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False, last: bool = True
     ) -> BatchedWork[Fold]:
-        """Execute and close sequences.
+        """Execute and close pending sequences of `fold`.
 
         Args:
-            sequences: pending sequences of `fold`.
-            fold: view of the log.
-            verify_first: whether this is replay, in which a failure counts as this run's attempt.
-            last: whether no later call of this run tries them again; then their failures are recorded in the log.
+            verify_first: whether this is replay, in which a failure counts.
+            last: whether this run tries no more, so that failures are recorded.
         """
         if not sequences:
             return fold
@@ -277,7 +267,6 @@ class BucketCommitter:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
-        """Return the steps of a sequence: objects built here for the same sequence, or loaded from the log."""
         built = self._built.pop(sequence_name(sequence), None)
         if built is not None and built[0] == sequence:
             return built[1]
@@ -294,7 +283,6 @@ class BucketCommitter:
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Close published datasets in this committer, and delete their task output."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
 
@@ -307,7 +295,7 @@ def _count_executed(outcomes: Outcomes[SequenceName], tally: Tally) -> None:
 
 
 def _lost_error(error: LostError) -> LostError:
-    """Return the error of a lost step, with a remedy if it has none that names the release command."""
+    """Add the release command to the error of a lost step, unless its remedy names it."""
     is_named = "release the dataset" in error.todo
     todo = error.todo if is_named else ("" if "To do: " in error.found else _RELEASE)
     return LostError(error.failure, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)

@@ -1,4 +1,4 @@
-"""Build a dataset's sequence of commit steps from its winning attempts."""
+"""Building of a dataset's commit sequence."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def sequence_name(sequence: SealedSequence) -> SequenceName:
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:
     """Return whether all files of a task state are staged.
 
-    With at-least-once, published files count as well: another committer of this run may have begun to publish, and this
-    committer completes the publication.
+    With at-least-once, published files count, because another committer may have begun.
     """
     if staged.has_all_of(state):
         return True
@@ -49,15 +48,14 @@ def build_sequence(
     replacement: StagedFile | None = None,
     attempts: Sequence[TaskState] = (),
 ) -> tuple[SealedSequence, list[CommitStep]]:
-    """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
+    """Return the sequence of a ready dataset, and its steps, which at-least-once does not store.
 
     Args:
-        state: stored state of the dataset.
+        state: as stored.
         ready: winning attempts.
-        staged: staged files of the dataset.
-        replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes
-            last, so that abandoning the sequence undoes it first.
-        attempts: task states of all attempts at the dataset's work units.
+        staged: files of the dataset.
+        replacement: tombstone of replaced files, whose step comes last, so that abandoning undoes it first.
+        attempts: at all of its work units.
     """
     steps = _steps(settings, context, state, ready.winners, staged.is_complete)
     if replacement is not None:
@@ -85,7 +83,7 @@ def build_sequence(
 
 
 def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
-    """Return the epoch that each branch's target has after these steps; unchanged for a branch without steps."""
+    """Return each target's epoch after these steps."""
     branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
     if not branches:
         return {}
@@ -94,9 +92,7 @@ def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitS
 
 
 def _data_files(result: BranchResult) -> int:
-    """Return the number of the branch's data files. Tombstones do not count, because they may be deleted before the
-    data.
-    """
+    """Return the number of data files, without tombstones, which may be deleted earlier."""
     return len(result.files) - len(tombstones_among([file.final_path for file in result.files]))
 
 
@@ -122,9 +118,7 @@ def _steps(
 
 
 def _tombstones_after_files(steps: Sequence[CommitStep]) -> list[CommitStep]:
-    """Return the steps with the tombstones after the last file, so that abandoning the sequence undoes them before the
-    files.
-    """
+    """Move tombstones after the last file, so that abandoning undoes them first."""
     stones = [step for step in steps if _is_tombstone_step(step)]
     if not stones:
         return [*steps]
@@ -138,5 +132,5 @@ def _is_tombstone_step(step: CommitStep) -> bool:
 
 
 def _commit_order(sink: Sink) -> tuple[bool, bool]:
-    """Return the sort key of a branch's sink: files first, then targets that can revoke a commit, then all others."""
+    """Return a sink's sort key: files, then targets that can revoke a commit, then others."""
     return bool(sink.committers), not sink.abilities.can_roll_back

@@ -1,4 +1,4 @@
-"""Build a dataset's `PreviousRun`: the results of its work units, for the record that ends this run of the dataset."""
+"""Building of a dataset's `PreviousRun`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, Work
 def run_of_dataset(
     epoch: int, plan: DatasetPlan, states: Sequence[TaskState], winners: Sequence[TaskState] = ()
 ) -> PreviousRun | None:
-    """Return the results of a dataset's work units; None for maintenance units, which do not read the source.
+    """Return the results of a dataset's work units; None for maintenance.
 
     Args:
-        states: the task states of all attempts at its work units.
-        winners: the task states whose output is committed.
+        states: of all attempts.
+        winners: committed attempts.
     """
     if any(map(is_maintenance, plan.work_units)):
         return None
@@ -35,13 +35,12 @@ def run_of_dataset(
 
 
 def _listed(results: Sequence[WorkUnitResult]) -> tuple[WorkUnitResult, ...]:
-    """Return the first results that together fit into the size limit of a dataset's state."""
     sizes = accumulate(len(msgspec.msgpack.encode(result)) for result in results)
     return tuple(result for result, size in zip(results, sizes, strict=True) if size <= MOST_BYTES)
 
 
 def _result(unit: WorkUnit, attempts: Sequence[TaskState], winner: TaskState | None) -> WorkUnitResult:
-    """Return the result of a work unit: of the winner, or else of the last attempt, one that succeeded if any did."""
+    """Return the result of the winner, or the last attempt, if possible a successful one."""
     ranked = sorted(attempts, key=lambda state: (state.outcome is TaskOutcome.SUCCEEDED, state.finished_ms))
     state = winner or (ranked[-1] if ranked else None)
     return WorkUnitResult(

@@ -1,4 +1,4 @@
-"""The outcome of each planned dataset, computed from the bucket's log and from `DatasetNotes`."""
+"""The outcome of each planned dataset, from the log and `DatasetNotes`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class NotCommitted(NamedTuple):
     """Why a run commits nothing of a dataset.
 
     Attributes:
-        reason: why.
-        failed: whether an error is the cause.
-        run: the results of the work units; None if nothing failed.
+        reason: for reports.
+        failed: by an error.
+        run: results of the work units; None if nothing failed.
     """
 
     reason: str
@@ -38,13 +38,12 @@ class NotCommitted(NamedTuple):
 
 @dataclass(slots=True)
 class DatasetNotes:
-    """Facts by dataset that the committer knows and the log does not contain.
+    """What the committer knows of datasets beyond the log.
 
     Attributes:
-        not_committed: why this run commits nothing of the dataset.
-        unpublished: with at-least-once, why the dataset could not be published. With a publisher that replaces files,
-            why the replacement could not be staged.
-        unfinished: why the dataset's sequence could not be finished.
+        not_committed: why nothing is committed.
+        unpublished: why at-least-once could not publish, or a replacement not be staged.
+        unfinished: why the sequence stays.
     """
 
     not_committed: Mapping[str, NotCommitted]
@@ -55,19 +54,19 @@ class DatasetNotes:
 def count_outcomes(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """Count the outcome of each planned dataset after the drain, and return the outcomes as rows."""
+    """Count and return the outcomes after the drain."""
     return _count([_outcome_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
 def count_held(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """Count the outcomes on which the decision of an all-or-none job depends, and return them as rows."""
+    """Count and return the outcomes for an all-or-none job's decision."""
     return _count([_held_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
 def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
-    """Yield the outcomes of sequences that are still open after replay."""
+    """Yield the outcomes of open sequences after replay."""
     for state in fold.datasets.values():
         if state.open is not None:
             yield outcome_row(
@@ -147,7 +146,6 @@ def _watermark_changed(urn: str, bucket: int) -> TableRow:
 
 
 def _lost_positions(plan: DatasetPlan) -> int:
-    """Return the number of positions that the plan skipped as lost, and log them."""
     lost_count = positions_lost(plan.skipped)
     if lost_count:
         reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)

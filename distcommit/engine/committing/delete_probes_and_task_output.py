@@ -1,4 +1,4 @@
-"""Delete files that committers leave behind: output probes and task output. The next run repeats a failed deletion."""
+"""Deletion of output probes and task output, which the next run repeats."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class RemoveProbes(IoRequest):
-    """I/O request: delete the output probes of dead committers. Requests of many buckets share one listing.
+    """Delete the output probes of dead committers, by one listing for many buckets.
 
-    An output probe is a file without records that a committer writes to staging and renames into the output, to check
-    both. Send the request for a bucket before a pending sequence is taken over. A live committer that loses its probe
-    reports an outage and tries again.
+    An output probe is a file that a committer writes to staging and renames into the output, to check both. Send this
+    before a pending sequence is taken over. A live committer without its probe reports an outage and tries again.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -43,10 +42,9 @@ class RemoveProbes(IoRequest):
 
 
 def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:
-    """Delete the task output of datasets whose sequences are DONE. Return the number of deleted files.
+    """Delete the task output of DONE datasets; return the number of files.
 
-    The folder of an attempt stays if the attempt has not ended, or if its data at a target could not be deleted.
-    Errors of the file system are only logged.
+    Folders of attempts that have not ended, or with data at a target, stay. Errors of the file system are only logged.
     """
     if not plans:
         return 0

@@ -1,6 +1,4 @@
-"""The drain: seal, execute and close the sequences that remain in the buckets after ingest, whichever task sealed
-them.
-"""
+"""The drain: finish the sequences that remain after ingest."""
 
 from __future__ import annotations
 
@@ -30,14 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report:
-    """Seal, execute and close the remaining sequences of the partition's buckets. If the job publishes all or none,
-    only seal.
-    """
+    """Seal, execute and close remaining sequences; an all-or-none job only seals."""
     return _finish(settings, partition, seal=True)
 
 
 def publish_partition(settings: RunSettings, partition: int) -> Report:
-    """Execute and close the held sequences of the partition's buckets, after the driver has decided to publish."""
+    """Execute and close held sequences after the driver's decision."""
     return _finish(settings, partition, seal=False)
 
 
@@ -92,9 +88,9 @@ class _BucketResult:
 
     Attributes:
         work: report of this call.
-        outcome: counted outcomes of the bucket's datasets.
-        is_complete: whether this run has finished all that it can finish.
-        rows: outcomes of the bucket's datasets as rows.
+        outcome: counts of datasets.
+        is_complete: whether this run can do no more.
+        rows: of outcomes.
     """
 
     work: Report
@@ -105,7 +101,7 @@ class _BucketResult:
 
 @dataclass(frozen=True, slots=True)
 class _SnapshotBase:
-    """The job log and the previous snapshot's manifest: reported log heads and snapshot deltas are based on them."""
+    """Job log and previous manifest, on which heads and deltas are based."""
 
     job_fold: Fold
     manifest: SnapshotManifest | None
@@ -113,9 +109,7 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """Inputs that a partition reads once for all of its buckets: `ended`, whether ingest has ended, before the task
-    states.
-    """
+    """Inputs of all buckets; `ended` is read before the task states."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -131,10 +125,8 @@ def _finish_bucket(
     *,
     seal: bool,
 ) -> BatchedWork[_BucketResult]:
-    """Seal and publish the remaining sequences of a bucket, and report its log head.
-
-    If the log is shorter than the head that the job log has recorded, no head is reported.
-    """
+    """Seal and publish a bucket's remaining sequences, and report its head, unless the log is shorter than the recorded
+    one."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(), Tally()

@@ -1,7 +1,4 @@
-"""Poll task states, to find the datasets of a bucket that may be sealed.
-
-The datasets are those that this run has planned and not yet published.
-"""
+"""Polling of task states for datasets that may be sealed."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDatasets:
-    """The open plans of a bucket. A plan is removed once its dataset is published, or cannot be committed in this run.
+    """A bucket's open plans, until published or impossible in this run.
 
     Args:
-        tables: task states shared by the buckets of a task; None to read them here.
+        tables: shared by a task; None to read here.
 
     Attributes:
-        not_committed: by dataset, why this run will not commit it.
+        not_committed: reasons by dataset.
     """
 
     def __init__(
@@ -48,15 +45,11 @@ class OpenDatasets:
         return bool(self._plans)
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add task states that this task wrote to the file `name`, so that the file is not read."""
+        """Add this task's states in the file `name`, which is then not read."""
         self._reader.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
-        """Read the task states put by any task since the last call, and return them.
-
-        Raises:
-            OSError: if they cannot be read; the next call reads them again.
-        """
+        """Return new task states of any task; after OSError, the next call reads again."""
         states = self._new_states()
         for state in states:
             if state.dataset_urn in self._plans:
@@ -64,7 +57,7 @@ class OpenDatasets:
         return states
 
     def _new_states(self) -> list[TaskState]:
-        """Return new task states. A corrupt file is skipped, and its work units count as unfinished."""
+        """Return new task states; a corrupt file's work units count as unfinished."""
         try:
             return self._reader.poll()
         except CorruptError as error:
@@ -73,18 +66,16 @@ class OpenDatasets:
             return self._reader.poll()
 
     def states_of(self, plan: DatasetPlan) -> Sequence[TaskState]:
-        """Return the task states of a dataset that is not closed."""
+        """Return the states of an open dataset."""
         return self._states.get(plan.dataset_urn, ())
 
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
-        """Yield the datasets that may be sealed now, with their staged files.
-
-        Datasets that cannot be committed in this run are moved to `not_committed`.
+        """Yield sealable datasets with their staged files, and move impossible ones to `not_committed`.
 
         Args:
-            ended: whether ingest has ended, so that missing attempts count as failed.
+            ended: whether missing attempts count as failed.
         """
         staged = StagedFiles(context.fs, context.staging_root)
         decided: list[DatasetPlan] = []
@@ -118,7 +109,7 @@ class OpenDatasets:
                     yield plan, answer, staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
-        """Remove the datasets that this run has published, and return their plans."""
+        """Remove and return published plans."""
         done = [p for urn, p in self._plans.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
         for plan in done:
             del self._plans[plan.dataset_urn]

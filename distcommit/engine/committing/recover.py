@@ -1,4 +1,4 @@
-"""The recover job: each partition fences its own buckets, replays sequences of older runs, and sweeps their staging."""
+"""The recover job: partitions fence their buckets, replay older sequences, and sweep staging."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReplayObserver:
-    """Collects the outcomes of the sequences that a bucket's committer replays, and forwards its events."""
+    """Collects outcomes of replayed sequences, and forwards events."""
 
     def __init__(self, bucket: int, observer: Observer) -> None:
         self._bucket, self._observer = bucket, observer
@@ -58,20 +58,18 @@ class _ReplayObserver:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The result of recovery: of one bucket, of one partition, or the sum of all."""
+    """Recovery of a bucket, a partition, or all."""
 
     report: Report
     """Counts and reasons."""
     oldest_held_epoch: int = 0
-    """Oldest epoch of a held sequence; 0 if there is none."""
+    """Of held sequences; 0 for none."""
     dead_epoch: int = 0
-    """In the sum of all: epoch of the previous run if the job log does not contain its end; else 0."""
+    """Epoch of the previous run if the job log lacks its end; else 0."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
-    """Fence, replay and sweep the partition's buckets. A bucket that cannot be read is reported; the other buckets
-    continue.
-    """
+    """Fence, replay and sweep the buckets; an unreadable one is only reported."""
     tally = Tally()
     reports: list[RecoverReport] = []
     store, recorder = settings.store, TaskRecorder(settings, "recover", partition)
@@ -105,7 +103,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
 
 
 def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
-    """Delete superseded published files of the partition's datasets. Call it after the run has recorded CUT 1."""
+    """Delete superseded published files, after CUT 1."""
     tally = Tally()
     states: dict[int, Mapping[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
@@ -127,21 +125,21 @@ def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverRep
 
 
 def oldest_held(reports: Iterable[RecoverReport]) -> int:
-    """Return the oldest epoch of a held sequence, 0 if there was none."""
+    """Return the oldest epoch of a held sequence, or 0."""
     return min((report.oldest_held_epoch for report in reports if report.oldest_held_epoch), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class _RecoveryContext:
-    """Inputs that a partition reads once, before it recovers its buckets.
+    """What a partition reads once.
 
     Attributes:
-        job_fold: state of the job log, which includes this run's fence.
-        staged: epochs that have staged files.
-        ended_epoch: the newest run that has marked its end in the output.
-        manifest: manifest of the previous snapshot.
-        past: task states of past runs, read on demand.
-        killed: the killed run whose finished work units this run seals; None if there is none.
+        job_fold: with this run's fence.
+        staged: epochs.
+        ended_epoch: newest end marked in the output.
+        manifest: of the previous snapshot.
+        past: states, on demand.
+        killed: run to resume, or None.
     """
 
     job_fold: Fold
@@ -153,13 +151,13 @@ class _RecoveryContext:
 
 
 def _job_fold(settings: RunSettings) -> Fold:
-    """Return the state of the job log, which must include this run's fence.
+    """Return the job log's state with this run's fence.
 
     Only then is it certain that an older run without a decision in the log can never decide to publish.
 
     Raises:
-        FencedError: if a newer run has fenced the job log.
-        TransientError: if this executor reads a job log without this run's fence.
+        FencedError: for a newer run's fence.
+        TransientError: without this run's fence.
     """
     log = settings.store.job_log(settings.epoch)
     fold = log.refresh()
@@ -179,10 +177,9 @@ def _job_fold(settings: RunSettings) -> Fold:
 def _recover_bucket(
     settings: RunSettings, recovery: _RecoveryContext, bucket: int, recorder: TaskRecorder
 ) -> BatchedWork[RecoverReport]:
-    """Recover one bucket, and add the outcomes of replayed datasets to `recorder`.
+    """Recover a bucket, and record outcomes.
 
-    A log that has lost its newest segments, or an output that is older than the log, is detected before anything
-    changes.
+    Lost segments and an older output are detected before anything changes.
     """
     store, tally = settings.store, Tally()
     committer: BucketCommitter | None = None
@@ -227,9 +224,9 @@ def _recover_bucket(
 
 
 def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) -> int:
-    """Delete the task output of older runs in buckets whose number is now too high. Return the number of deleted files.
+    """Delete older task output in buckets that no longer exist; return the number of files.
 
-    The number of buckets changes only while every dataset is idle, so no sequence needs this output.
+    Buckets change only while every dataset is idle, so no sequence needs it.
     """
     fs, root = settings.store.fs, settings.store.roots.staging
     older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
@@ -240,11 +237,10 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
 
 
 def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int, fold: Fold) -> int:
-    """Abort the attempts of older runs in a bucket that no open sequence contains, and delete the staged files of runs
-    without open sequences. Return the number of deleted files.
+    """Abort older attempts in a bucket that no open sequence contains, and delete staged files of runs without open
+    sequences. Return the number of deleted files.
 
-    The staged files of a run that is resumed stay. If killed runs are resumed, an attempt at the recovery task that
-    starts after CUT 1 deletes nothing.
+    A resumed run's files stay. If killed runs are resumed, an attempt after CUT 1 deletes nothing.
     """
     resumed = resumed_epoch(settings, recovery.job_fold)
     if resumed == settings.epoch:
@@ -255,9 +251,8 @@ def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int,
 
 
 def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, open_in: Fold | None = None) -> int:
-    """Call `abort_unsealed` if the epoch has open sequences in a bucket's log, otherwise `sweep_aborted`. A link or
-    mount that leads out of the staging root stops the sweep of this bucket alone.
-    """
+    """Call `abort_unsealed` with open sequences, otherwise `sweep_aborted`. A link or mount out of the staging root
+    stops only this bucket."""
     try:
         if open_in is not None:
             abort_unsealed(settings, epoch, bucket, past, open_in)

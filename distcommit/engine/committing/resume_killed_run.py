@@ -1,12 +1,10 @@
-"""Seal the work units that a killed run had finished, in its place.
+"""Sealing of work units that a killed run had finished (`task.resume_across_runs`).
 
-With `task.resume_across_runs` a finished work unit is a checkpoint: its files are closed, and its task state has the
-reached position. Recovery seals the finished work units of the previous run up to the first gap, by the same rules by
-which that run would have sealed them. The sequence has the killed run's epoch, so that file names, footers and ledgers
-agree with it. Then the sequence is replayed, and planning continues at its end.
+Recovery seals them up to the first gap, by the killed run's rules and with its epoch, so that file names, footers and
+ledgers agree. Then the sequence is replayed, and planning continues at its end.
 
-A late attempt at a recovery task may still seal such a sequence, until a newer run fences the bucket. Therefore no run
-sweeps the staged files of the run that it resumes; the run after it does.
+A late recovery task may still seal it until a newer run's fence, so only the run after this one sweeps the staged
+files.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KilledRun:
-    """The previous run, which was killed after its plan was valid.
+    """The previous run, killed after planning.
 
     Attributes:
-        settings: this run's settings with the run id and epoch of the killed run.
-        plans: the plans of the killed run.
+        settings: with its run id and epoch.
+        plans: of that run.
     """
 
     settings: RunSettings
@@ -51,20 +49,19 @@ class KilledRun:
 
 
 def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
-    """Return the epoch of the previous run if it was killed and `settings.resume_across_runs` is set; else 0.
+    """Return the epoch of a killed previous run to resume; else 0.
 
-    Only the job log decides, so that all attempts at all recovery tasks agree. After this run's CUT 1 the result is
-    the run's own epoch.
+    Only the job log decides, so that all recovery tasks agree. After CUT 1 it is this run's own.
     """
     is_dead = job_fold.began_epoch > job_fold.ended_epoch
     return job_fold.began_epoch if settings.resume_across_runs and is_dead else 0
 
 
 def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
-    """Return the killed run to resume; None if its records must be read from the source again.
+    """Return the killed run to resume, or None.
 
-    The result is None with at-least-once, for a job that publishes all or none, and if no run was killed. It is also
-    None if the job file or software differed, or if the run's plan or records in the store cannot be read.
+    None with at-least-once, for all-or-none jobs, if job file or software differed, or if plan or records cannot be
+    read.
     """
     epoch = resumed_epoch(settings, job_fold)
     if not 0 < epoch < settings.epoch or settings.at_least_once or settings.job_level:
@@ -86,8 +83,7 @@ def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
 
 def _differ(before: RunBeginning, now: RunBeginning) -> bool:
     """Return whether the runs had other settings or software. The recorded configuration does not suffice, because it
-    hides values that may be secret and those of environment variables.
-    """
+    hides secrets and values of environment variables."""
     kept, own = before.facts, now.facts
     return (kept.config, kept.settings_digest, kept.versions) != (own.config, own.settings_digest, own.versions)
 
@@ -95,14 +91,13 @@ def _differ(before: RunBeginning, now: RunBeginning) -> bool:
 def seal_finished_work(
     settings: RunSettings, killed: KilledRun, bucket: int, log: CommitLog, past: PastStates, tally: Tally
 ) -> BatchedWork[Fold]:
-    """Seal the finished work units of a killed run in a bucket that this run has fenced. Return the log's state.
+    """Seal a killed run's finished work units in a fenced bucket; return the state.
 
     If plans or task states cannot be read, nothing is sealed.
 
     Args:
-        settings: settings of this run.
-        past: task states of past runs.
-        tally: receives a note for each dataset.
+        settings: of this run.
+        tally: for notes.
     """
     fold = log.refresh()
     try:
@@ -123,10 +118,9 @@ def seal_finished_work(
 
 
 def _record_head(settings: RunSettings, bucket: int, log: CommitLog) -> None:
-    """Record the head of the bucket's log in the job log, before any step is executed.
+    """Record a bucket's head in the job log before any step is executed.
 
-    Otherwise nothing would show a later loss of these sequences if this run died: their files have the killed run's
-    epoch.
+    Otherwise, if this run died, nothing would show a later loss of sequences with the killed run's epoch.
     """
     user, generation = f"the run of epoch {settings.epoch}", settings.store.generation
     head = log.head(bucket)
@@ -172,7 +166,7 @@ def _sequence(
     fold: Fold,
     staged: StagedFiles,
 ) -> SealedSequence | None:
-    """Return the sequence of a dataset's finished work units; None if there are none up to the first gap."""
+    """Return the sequence of finished work units up to the first gap, or None."""
     urn = plan.dataset_urn
     policy = settings.policy_of(urn)
     answer = readiness(plan, states[urn], policy=policy, ingest_ended=True, staged=staged.has_all_of)

@@ -1,4 +1,4 @@
-"""The driver of a run: its phases, the reports and progress of their tasks, and the recorder of the run.
+"""The driver of a run: its phases, the reports of their tasks, and the record of the run.
 
-The driver must not read records or publish files: functions on executors do. Start reading at `run`.
+Must not read records or publish files: executors do. Start reading at `run`.
 """

@@ -1,4 +1,4 @@
-"""Launch the ingest job, and launch it again without the work units that killed workers."""
+"""Launching of the ingest job, also again without work units that killed workers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ logger = logging.getLogger(__name__)
 
 
 def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
-    """Launch the ingest job, and record durably that ingest has ended. Complete datasets are committed even if the job
-    fails.
+    """Launch the ingest job, and record durably that ingest has ended, also if it fails.
 
-    A job fails if work units have killed the workers of one task as often as Spark retries a task. The job is then
-    launched again. In the second launch each task writes down which work unit it reads, so that a work unit at which a
-    worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
-    suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
+    If work units have killed a task's workers too often, the job is launched again, with markers of the work units
+    being read. Further launches leave out suspects, at which a worker died, up to `MAX_SUSPECTS`, and read them alone
+    at the end. Each further launch requires a new suspect.
 
     Returns:
-        the reports of the tasks, and the error of the last launch; empty if it succeeded.
+        reports, and the last launch's error or an empty text.
 
     Raises:
-        FencedError: if a newer run has fenced this one.
+        FencedError: for a newer run's fence.
     """
     store, error, is_over, dead = settings.store, "", False, WorkerDeaths()
     reports: list[Report] = []
@@ -63,9 +61,9 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 
 
 def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
-    """Read each suspect alone. If its worker dies again, a second launch records the failure.
+    """Read each suspect alone; if its worker dies again, record the failure.
 
-    If there are too many suspects for one run, each run begins with other ones.
+    If there are too many, each run begins with others.
     """
     reports: list[Report] = []
     suspects = all_worker_deaths(launch, settings).suspects
@@ -88,7 +86,7 @@ def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
 
 @contextmanager
 def fenced_if_swept(settings: RunSettings) -> Iterator[None]:
-    """Raise FencedError in place of a missing-folder error if a newer run has deleted a folder of this run."""
+    """Raise FencedError for a missing folder that a newer run has deleted."""
     try:
         yield
     except FileNotFoundError:

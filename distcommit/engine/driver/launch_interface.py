@@ -1,4 +1,4 @@
-"""The interface by which the engine runs its functions on many machines."""
+"""How the engine runs functions on many machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 
 
 class JobFailedError(Exception):
-    """A function of a launched job raised an error. It is unknown which of the job's tasks have run.
+    """A function raised; other tasks of the job may have run.
 
-    `str()` is the full text with tracebacks. `found` is one line: the failed task, its host and the error.
+    `str()` has tracebacks. `found` is one line: task, host and error.
     """
 
     def __init__(self, text: str, actual: str) -> None:
@@ -27,15 +27,14 @@ class JobFailedError(Exception):
 
 
 class Launch(Protocol):
-    """Runs `function(settings, i)` for each i below `tasks`, in any order and on any machine, and returns the results.
+    """Runs `function(settings, i)` for each i below `tasks`, anywhere and in any order.
 
-    Functions must be at module level, because functions and settings are pickled. Results must be small, because the
-    driver holds one result for each task.
+    Functions must be at module level for pickling. Results must be small, because the driver holds them all.
 
     Raises:
         JobFailedError: if a function raised.
-        ProcessLostError: if a process that ran a function died.
-        TransientError: if the process that launches jobs died, such as Spark's JVM. No further launch can succeed.
+        ProcessLostError: if a process died.
+        TransientError: if the launching process, such as Spark's JVM, died, after which no launch can succeed.
         ConfigurationError: if functions cannot run on these machines at all.
     """
 

@@ -1,4 +1,4 @@
-"""The phases of a run, as the driver reports them to its observer."""
+"""The phases of a run, as reported to observers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from distcommit.engine.run_events import EventsLeftOut, Observer, PhaseBegan, Ph
 
 
 class Phase:
-    """One running phase, which collects the reports of its tasks."""
+    """A running phase with its tasks' reports."""
 
     def __init__(self, name: str, observer: Observer) -> None:
         self.name, self._observer = name, observer
         self.report = Report()
 
     def collect(self, reports: Sequence[Report]) -> Report:
-        """Report the tasks' events to the observer, and return the sum of the tasks' reports.
-
-        The sum of the last call is the result of the phase.
+        """Report events, and return the sum of reports, which the last call makes the phase's result.
 
         Raises:
-            FencedError: if a newer run has fenced this one.
+            FencedError: for a newer run's fence.
             StaleStoreError: if the output is older than the store.
         """
         left_out: Counter[str] = Counter()
@@ -48,7 +46,7 @@ class Phases:
     """Reports the start and the end of each phase.
 
     Attributes:
-        seconds: duration of each completed phase, by name.
+        seconds: by completed phase.
     """
 
     def __init__(self, clock: Clock, observer: Observer) -> None:

@@ -1,6 +1,4 @@
-"""One run of a job in the driver, after `stores.logs.fencing.begin_run` fenced its epoch: recover, plan, ingest, drain,
-and add up counts.
-"""
+"""One run of a job in the driver, after its epoch was fenced."""
 
 from __future__ import annotations
 
@@ -58,65 +56,61 @@ _NO_FIXED_SETTINGS, _NULL_OBSERVER = FixedSettings(), NullObserver()
 
 
 class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of `recover`."""
-
     run_id: str
-    """The run's id."""
+    """Unique id."""
     epoch: int
-    """The run's fencing number."""
+    """Fencing number."""
     succeeded: bool
-    """Whether no sequence is left open, and every bucket could be recovered."""
+    """Whether all buckets were recovered, without open sequences."""
     totals: RunCounts
-    """Counts: sequences replayed, dropped and left, datasets quarantined, files swept."""
+    """Sequences replayed, dropped and left, datasets quarantined, files swept."""
     reasons: Reasons = Reasons()
-    """Why sequences were left or buckets were not recovered."""
+    """Of open sequences or buckets."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are not failures."""
+    """Facts that are not failures."""
     oldest_held_epoch: int = 0
-    """Oldest epoch of a held sequence; 0 if there is none."""
+    """Of held sequences; 0 for none."""
 
 
 class RunResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of a run."""
-
     run_id: str
-    """The run's id."""
+    """Unique id."""
     epoch: int
-    """The run's fencing number."""
+    """Fencing number."""
     succeeded: bool
-    """Whether every planned dataset is published or had nothing new, and no sequence is left pending."""
+    """Whether every planned dataset is published or unchanged, and no sequence is pending."""
     decided: bool
-    """False if the job publishes all datasets or none, and this run published none.
+    """False if an all-or-none job published nothing.
 
-    `totals.datasets_held` counts the datasets that were ready; `reasons` name the datasets that were not.
+    `totals.datasets_held` counts ready datasets; `reasons` name the others.
     """
     seconds: dict[str, float]
-    """Duration of each completed phase, by name."""
+    """Of completed phases."""
     totals: RunCounts
-    """Counts of all phases."""
+    """Of all phases."""
     commits: list[dict[str, int]]
-    """For each task that executed steps, its process ids and the number of steps."""
+    """Process ids and number of steps of each task that executed any."""
     error: str = ""
-    """Why the ingest job failed; empty if it did not."""
+    """Of the ingest job; empty for none."""
     reasons: Reasons = Reasons()
-    """Why datasets or buckets were not completed."""
+    """Of incomplete datasets or buckets."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are not failures."""
+    """Facts that are not failures."""
     oldest_held_epoch: int = 0
-    """Oldest epoch of a held sequence of an older run; 0 if there is none."""
+    """Of older runs' held sequences; 0 for none."""
 
 
 def new_run_id() -> str:
-    """Return a new unique run id. Ids sort by time, to the microsecond."""
+    """Return a unique id, which sorts by time to the microsecond."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
 
 
 def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OBSERVER) -> RecoverResult:
-    """Run without ingest: fence all buckets, replay sequences of older runs, and delete superseded files.
+    """Run without ingest.
 
     Raises:
-        FencedError: if a newer run has begun before the recovery was complete.
+        FencedError: if a newer run has begun.
         StaleStoreError: if the output is older than the store.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
@@ -164,19 +158,19 @@ def run(
     fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed before planning.
+    """Run all phases of a job with a fenced epoch; pending sequences are replayed first.
 
     Args:
-        launch: runs executor functions; on Spark, `SparkLaunch`.
-        settings: settings of the run, with its epoch.
-        max_seconds: seconds from the start of ingest after which tasks stop reading; 0 for no limit.
-        fixed: settings that give stored state its meaning. The first run records them, later runs must have them.
-        observer: receives the run's events; no `RunEnded` if an exception ends the run.
+        launch: on Spark, `SparkLaunch`.
+        settings: with the epoch.
+        max_seconds: of reading from the start of ingest; 0 for no limit.
+        fixed: settings that give state its meaning, recorded by the first run.
+        observer: gets no `RunEnded` after an exception.
 
     Raises:
-        ConfigurationError: if settings, source or commit groups are not those that filled the store, or executors
-            report different sources. Nothing is planned.
-        FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
+        ConfigurationError: if settings, source or commit groups are not those of the store, or executors report
+            different sources. Nothing is planned.
+        FencedError: if a newer run has begun, which replays what this one has sealed.
         StaleStoreError: if the output is older than the store. Nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything.
     """
@@ -219,10 +213,10 @@ def run(
 
 
 def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSettings) -> tuple[Report, Manifest, int]:
-    """Plan, and put the manifest, which makes the plan valid. Raises like `run`.
+    """Plan, and put the manifest; raises like `run`.
 
     Returns:
-        the sum of the partitions' reports, the manifest, and the number of suspects of earlier runs.
+        the reports' sum, the manifest, and the number of earlier suspects.
     """
     store = settings.store
     with phases("plan") as phase:
@@ -238,16 +232,16 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSet
 
 
 class _BucketEnds(NamedTuple):
-    """Log heads and snapshot entries of all buckets, for a CUT."""
+    """Log heads and snapshot entries for a CUT."""
 
     heads: tuple[Head, ...]
     snapshots: tuple[BucketSnapshot, ...]
 
 
 def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report]) -> _BucketEnds:
-    """Merge log heads and snapshot entries: drained buckets from their drain reports, all others from recovery.
+    """Merge the ends of drained buckets with others' from recovery.
 
-    A bucket whose drain failed has no entry, and the next run checks the bucket again.
+    A bucket whose drain failed has none, so the next run checks it.
     """
     heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
     snapshots = (entry for entry in recovered.report.snapshots if entry.bucket not in manifest.files)
@@ -273,16 +267,16 @@ def _run_ended(result: RunResult, clock: Clock) -> RunEnded:
 
 
 def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
-    """Return the oldest epoch whose decision may still be needed.
+    """Return the oldest epoch whose decision may be needed.
 
-    Returns 0, for any epoch, if a bucket could not be read, because the bucket may contain a held sequence.
+    It is 0 if a bucket was unreadable, which may have a held sequence.
     """
     all_read = recovered.report.counts.buckets == settings.store.buckets
     return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
 def _all_published(total: Report) -> bool:
-    """Return whether every planned dataset is published or had nothing new, and no sequence of an older run is open."""
+    """Return whether all planned datasets are published or unchanged, without open older sequences."""
     counts = total.counts
     return (
         counts.datasets_published + counts.datasets_unchanged == counts.datasets_planned
@@ -292,7 +286,7 @@ def _all_published(total: Report) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raise the error that ends the run if a dataset is in the wrong bucket, or if no partition could plan anything."""
+    """Raise an error for a misplaced dataset, or if nothing could be planned."""
     _require_buckets_of_groups(plans, store.groups)
     _require_any_plan(plans, store.job)
 
@@ -320,7 +314,7 @@ def _require_any_plan(plans: list[PlanReport], job: str) -> None:
 
 
 def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) -> None:
-    """Raise ConfigurationError if a dataset is stored in another bucket than its commit group now gives it."""
+    """Raise ConfigurationError if a dataset's commit group has another bucket than its state."""
     misplaced = next((plan.misplaced for plan in plans if plan.misplaced), "")
     if misplaced:
         raise ConfigurationError(
@@ -335,7 +329,6 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
 
 
 def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
-    """Merge the facts about the source that all partitions report."""
     settings: dict[str, FixedSetting] = {}
     for plan in plans:
         for name, pin in plan.source_facts.items():
@@ -352,16 +345,14 @@ def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
 
 
 def _covers_whole_source(planned: Report) -> bool:
-    """Return whether the plan covers the whole source and no sequence of an earlier run is open. For all-or-none
-    jobs.
-    """
+    """Return, for all-or-none jobs, whether the whole source is planned without open sequences."""
     return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
 def _drain(launch: Launch, settings: RunSettings, planned: Report, phase: Phase) -> tuple[list[Report], bool]:
-    """Drain all partitions. Return their reports, and whether the sequences are published.
+    """Drain; return reports, and whether sequences are published.
 
-    An all-or-none job first decides whether to publish: every planned dataset must be sealed or have no output.
+    An all-or-none job decides first: each planned dataset must be sealed or without output.
     """
     drained = launch(drain_partition, settings, settings.partitions, Report)
     if not settings.job_level:
@@ -387,13 +378,12 @@ def _commits(reports: list[Report]) -> Iterator[dict[str, int]]:
 
 
 def decide_run(store: JobStore, epoch: int) -> bool:
-    """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
+    """Decide to publish the held sequences; False after a newer run's fence."""
     log = store.job_log(epoch)
     return epoch in run_alone(log.settle(partial(next_log_record.decide, epoch=epoch))).decided_epochs
 
 
 def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:
-    """Return the reports. The first one gets a reason for each partition that sent no report."""
     missing = sorted(set(range(partitions)) - {report.partition for report in reports})
     reasons = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
     first = [msgspec.structs.replace(report, reasons=sum(reasons, report.reasons)) for report in reports[:1]]

@@ -1,4 +1,4 @@
-"""The record of a run in the store: `recorded_run` reports start and end, `RunRecorder` makes it from events."""
+"""The record of a run in the store."""
 
 from __future__ import annotations
 
@@ -58,15 +58,14 @@ _NO_FACTS = RunFacts()
 def recorded_run(
     settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Report and record the start and the end of a run. A run that ends normally must report its own end (`RunEnded`).
+    """Report and record start and end of a run, whose normal end must report `RunEnded`.
 
     Args:
-        user: the user or service that gave the command.
-        observer: the observer; None for none.
-        facts: further facts for the record of the start.
+        user: user or service.
+        facts: for the start.
 
     Yields:
-        the observer that the run must report to.
+        the observer to report to.
     """
     store, clock = settings.store, settings.clock
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, user, clock.now_ms())
@@ -95,7 +94,7 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
 
 
 class RunRecorder:
-    """Forwards events to an observer, and collects the run's record from them, in bounded memory.
+    """Forwards events, and collects the record in bounded memory.
 
     Args:
         observer: receives all events.
@@ -121,7 +120,7 @@ class RunRecorder:
         self._observer.observe(event)
 
     def put_begin(self, store: JobStore, facts: RunFacts) -> None:
-        """Put the record of the run's start into the store. A failure is only logged."""
+        """Put the record of the start; a failure is only logged."""
         began = self._began
         beginning = RunBeginning(
             version=BEGINNING_VERSION,
@@ -136,7 +135,7 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of an ended run into the store. A failure is only logged."""
+        """Put the record of the end; a failure is only logged."""
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

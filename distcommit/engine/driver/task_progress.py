@@ -1,7 +1,4 @@
-"""Progress of a run for display: each task keeps one small file up to date, and the driver adds the files up.
-
-Correctness does not depend on these files. They are not synced, and failed writes are ignored.
-"""
+"""Progress of a run for display, by one small unsynced file for each task; failed writes are ignored."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ _EVERY_S = 0.5
 
 
 class ProgressFile:
-    """Writes the progress of a task, at most every half second, each time under a new name. The highest name is
-    current, so the attempt that began last hides all others.
+    """A task's progress, at most every half second under a new name, of which the highest counts, so that the last
+    attempt hides others.
 
     Args:
-        task: number of the task in the job.
-        so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
+        task: number in the job.
+        so_far: `tasks_*` fields and rates are ignored.
     """
 
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progressed]) -> None:
@@ -52,7 +49,6 @@ class ProgressFile:
         self._write(finished=True)
 
     def tick(self) -> None:
-        """Write the progress if the last write is at least half a second old."""
         if self._clock.monotonic_s() - self._written_s >= _EVERY_S:
             self._write(finished=False)
 
@@ -77,15 +73,12 @@ class ProgressFile:
 
 
 def progress_folder(store_root: str, run_id: str) -> str:
-    """Return the folder of a run's progress files. The driver creates and removes it."""
+    """Return the folder, which the driver creates and removes."""
     return f"{store_root}/{PROGRESS}/{run_name(run_id)}"
 
 
 def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
-    """Return the progress of a run's tasks so far, summed over all phases and labelled with `phase`. Costs O(tasks).
-
-    Files that cannot be read are left out.
-    """
+    """Return the sum of readable progress, labelled with `phase`, in O(tasks)."""
     newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))
@@ -99,15 +92,14 @@ def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
 
 @contextlib.contextmanager
 def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
-    """Create the run's progress folder, report the tasks' progress about twice a second, and delete the folder at the
-    end.
+    """Report progress about twice a second, from a folder that the block owns.
 
     Args:
-        observer: receives all events of the run and the progress.
-        look: whether to read the progress files, which costs O(tasks) each time.
+        observer: of all events.
+        look: whether to read the files, in O(tasks) each time.
 
     Yields:
-        the observer that the run must report to.
+        the observer to report to.
     """
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)

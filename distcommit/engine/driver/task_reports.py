@@ -1,4 +1,4 @@
-"""The report of a task to the driver: counts, and a bounded number of reasons and events."""
+"""The bounded report of a task to the driver."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from distcommit.core.records.run_reasons import Reasons
 from distcommit.engine.run_events import Event, Observer, TaskEvent
 
 MAX_EVENTS = 20
-"""Maximum number of events of each type in one report. Keeps the driver's memory O(tasks)."""
+"""Of each type in a report, which bounds the driver's memory."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The report of one task on a phase, or the sum of several."""
+    """A task's report on a phase, or a sum."""
 
     counts: RunCounts = RunCounts()
-    """Counts of the phase."""
+    """Of the phase."""
     reasons: Reasons = Reasons()
-    """Why datasets or buckets were not completed."""
+    """Of incomplete datasets or buckets."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are not failures."""
+    """Facts that are not failures."""
     fenced: str = ""
-    """Text of the error if a newer run has fenced this one."""
+    """Error text of a newer run's fence."""
     stale: str = ""
-    """Text of the error if the output is older than the store."""
+    """Error text of an older output."""
     partition: int = -1
-    """Number of the partition or task; -1 in a sum."""
+    """Of the task; -1 in a sum."""
     worker_pid: int = 0
-    """Process id of the Python worker; 0 in a sum."""
+    """Of the Python worker; 0 in a sum."""
     daemon_pid: int = 0
-    """Process id of the worker's parent; 0 in a sum."""
+    """Of the worker's parent; 0 in a sum."""
     events: tuple[TaskEvent, ...] = ()
-    """The first events of each type, in order; empty in a sum."""
+    """The first of each type; empty in a sum."""
     events_left_out: dict[str, int] = {}
-    """Number of further events by type."""
+    """Further events by type."""
     heads: tuple[Head, ...] = ()
-    """Durable log heads of the reported buckets."""
+    """Durable heads of buckets."""
     snapshots: tuple[BucketSnapshot, ...] = ()
-    """Snapshot entries of the reported buckets."""
+    """Of the buckets."""
 
 
 class Tally:
-    """Observer of a task that collects the task's report. Not thread-safe.
+    """Observer that collects a task's report; not thread-safe.
 
     Args:
-        observer: receives all events. Without an observer, the first events of each type become part of the report.
+        observer: of all events. Without one, the first of each type are reported.
     """
 
     def __init__(self, observer: Observer | None = None) -> None:
@@ -71,15 +71,13 @@ class Tally:
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
-        """Add a note, or count it if the report is full. A note that the report already has is not repeated."""
+        """Add a new note, or count it if the report is full."""
         note = Reasons.of(subject, kind, text)
         if note.entries[0] not in self.notes.entries:
             self.notes += note
 
     def observe(self, event: Event) -> None:
-        """Forward an event to the observer. Without an observer, keep the event, or count it if its type has
-        `MAX_EVENTS`.
-        """
+        """Forward an event; without observer, keep it up to `MAX_EVENTS` of its type."""
         if self._observer is not None:
             self._observer.observe(event)
         elif isinstance(event, TaskEvent):
@@ -89,7 +87,7 @@ class Tally:
                 self._events.append(event)
 
     def merge(self, report: Report) -> None:
-        """Merge another report on a part of the same work."""
+        """Merge a report on the same work."""
         self.counts += report.counts
         self.reasons += report.reasons
         self.notes += report.notes
@@ -120,7 +118,6 @@ class Tally:
 
 
 def sum_reports(reports: Iterable[Report]) -> Report:
-    """Return the sum over all partitions of a phase, or over the phases of a run."""
     parts = list(reports)
     return Report(
         counts=RunCounts.total(part.counts for part in parts),

@@ -1,4 +1,4 @@
-"""Planning: the work units that a run reads, their order (freshness targets first), and their tasks.
+"""Planning: work units, their order and their tasks.
 
-This package must not read records. Start reading at `plan_partition`.
+Must not read records. Start reading at `plan_partition`.
 """

@@ -1,4 +1,4 @@
-"""How far datasets are behind their sources, and which of them are behind their freshness target."""
+"""How far datasets are behind their sources and freshness targets."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _QUICKLY_READ = 20_000
 def known_lags(
     settings: RunSettings, plans: Sequence[DatasetPlan], states: Mapping[str, DatasetState]
 ) -> Mapping[str, Lag]:
-    """Return the lags of datasets with a freshness target, by URN, if the source can report them. If there is little to
-    read, the source is not asked, and no lag is known.
-    """
+    """Return known lags of datasets with a freshness target; if there is little to read, the source is not asked."""
     if sum(unit.size for plan in plans for unit in plan.work_units) <= _QUICKLY_READ:
         return {}
     states_with_target = {
@@ -45,7 +43,7 @@ def known_lags(
 def note_datasets_behind(
     freshness: Freshness, plans: Sequence[DatasetPlan], lags: Mapping[str, Lag], tally: Tally
 ) -> None:
-    """Add a note to the tally for each dataset that is behind its freshness target."""
+    """Note datasets behind their freshness target."""
     for plan in plans:
         target_s, lag = freshness.target_of(plan.dataset_urn), lags.get(plan.dataset_urn)
         if lag is not None and lag.seconds is not None and lag.seconds > target_s:

@@ -1,4 +1,4 @@
-"""Detection of loops: datasets whose sink writes to their own source are excluded before any write."""
+"""Detection of datasets whose sink writes to their own source, before any write."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from distcommit.pipeline.task_flow import TaskFlow
 
 @dataclass(slots=True)
 class LoopCheck:
-    """Checks planned datasets for loops.
+    """The check of planned datasets.
 
-    Source and sink use the same system if their settings have an address in common, or if the facts that the source
-    reports of its system, such as a cluster's id, are also true for the sink's. Facts are needed because two lists of a
-    cluster's brokers may have no address in common.
+    Source and sink use one system if they have an address in common, or facts of the source, such as a cluster's id,
+    are true for the sink. Two lists of brokers may have no address in common.
 
     Attributes:
-        flow: source, converters, checkers, fork and sinks of the job.
+        flow: of the job.
     """
 
     flow: TaskFlow
@@ -28,15 +27,12 @@ class LoopCheck:
     _shared: dict[str, bool] = field(default_factory=dict)
 
     def add_fact(self, fact: SourceFact) -> None:
-        """Add a fact that the source reports of its system."""
         self._facts.append(fact)
 
     def check(
         self, planned: DatasetPlan | DatasetProblem | SkippedDataset
     ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-        """Return the plan as given, or a problem if the dataset's sink writes to its own source. Also return the
-        problem if the comparison fails. Problems and skipped datasets are returned as given.
-        """
+        """Return the plan, or a problem if the sink writes to the source or the comparison fails."""
         if not isinstance(planned, DatasetPlan):
             return planned
         urn = planned.dataset_urn

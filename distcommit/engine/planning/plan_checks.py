@@ -1,4 +1,4 @@
-"""Checks of the plans that a source returns. An invalid plan stops its own dataset alone."""
+"""Checks of a source's plans; an invalid one stops only its dataset."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from distcommit.core.watermark import at_or_past
 from distcommit.core.work_units import DatasetPlan
 
 LARGEST_SIZE = 1 << 53
-"""Largest size of a work unit. A float represents every integer up to this one exactly."""
+"""Up to it a float represents every size exactly."""
 
 
 def check_plan(
     planned: object, owned: Callable[[str], bool], before: Container[str], groups: CommitGroups
 ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-    """Return the plan as it is stored, or the problem or the skip that replaces it.
+    """Return the plan as stored, or a replacing problem or skip.
 
     Args:
-        planned: the value that the source returned.
-        owned: returns whether a dataset belongs to the caller's buckets.
-        before: datasets that have a plan already.
-        groups: the job's rule for commit groups; every dataset must have a commit group.
+        planned: from the source.
+        owned: whether a dataset is the caller's.
+        before: datasets with plans.
+        groups: rule for commit groups; every dataset must have one.
     """
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)
@@ -48,9 +48,7 @@ def check_plan(
 
 
 def checked_deferral(records: DeferredRecords) -> DeferredCounts:
-    """Return the count with storable texts, and with a number from 1 to 2^53. If the source returned another number,
-    return 1.
-    """
+    """Return a storable count from 1 to 2^53; 1 for another number."""
     is_valid = isinstance(records.records, int) and 0 < records.records <= LARGEST_SIZE
     count = records.records if is_valid else 1
     texts = (plain_text(records.dataset_urn, 300), reason_text(records.cause))
@@ -81,10 +79,9 @@ def _checked_for_storage(planned: DatasetPlan) -> DatasetPlan:
 
 
 def _range_problem(plan: DatasetPlan) -> str:
-    """Return the problem of the ranges that a plan skips or reads; empty if they follow the watermark in order.
+    """Return the problem of ranges that do not follow the watermark, or an empty text.
 
-    Skipped ranges must come first in their partition, because the watermark moves past them even if no work unit
-    succeeds.
+    Skipped ranges must come first in a partition, because the watermark passes them even if no work unit succeeds.
     """
     low = plan.planned_low
     reached = {**plan.start.positions, **(low.positions if low else {})}

@@ -1,4 +1,4 @@
-"""The plan job: each partition plans the datasets of its own buckets, so that no process holds all of them."""
+"""The plan job: partitions plan their own buckets' datasets, so that no process holds all."""
 
 from __future__ import annotations
 
@@ -55,28 +55,26 @@ logger = logging.getLogger(__name__)
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """The plan of one partition, or the reason why it failed."""
+    """A partition's plan, or its failure."""
 
     report: Report
     """Counts and reasons."""
     files: dict[int, str] = {}
-    """Plan file by bucket."""
+    """By bucket."""
     loads: dict[int, int] = {}
-    """Amount to read, by bucket."""
+    """By bucket."""
     largest: tuple[tuple[int, int, str], ...] = ()
-    """The largest work units, as (load, bucket, work unit id)."""
+    """(load, bucket, work unit id)."""
     failure: str = ""
-    """Why the source could not be planned; empty if it could."""
+    """Of the source; empty for none."""
     storage_failure: str = ""
-    """Why the plan could not be stored; empty if it could."""
+    """Of storing; empty for none."""
     source_facts: dict[str, FixedSetting] = {}
-    """Facts that the source reports of itself, by the setting that they are recorded as."""
+    """By the setting that records them."""
     misplaced: str = ""
-    """A dataset that is stored in another bucket than its commit group requires; empty if there is none."""
+    """A dataset in another bucket than its commit group's; empty for none."""
     suspects: int = 0
-    """Number of planned work units that must be read alone, because a worker of an earlier run died while it read
-    them.
-    """
+    """Work units to read alone, because a worker of an earlier run died."""
 
 
 class _PartitionPlan:
@@ -96,9 +94,9 @@ class _PartitionPlan:
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the datasets of the partition's buckets, and write plan files that are valid once the manifest names them.
+    """Plan the datasets of a partition in files that the manifest makes valid.
 
-    Also delete superseded published files of these buckets, and this partition's share of expired history.
+    Superseded files, and a share of expired history, are deleted.
     """
     planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
@@ -139,7 +137,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 
 def expire_older_history(settings: RunSettings, partition: int, partitions: int) -> str:
-    """Delete this partition's share of the history of older runs. Call it after recovery, which reads some of it.
+    """Delete this partition's share of older history. Call it after recovery, which reads some of it.
 
     Returns:
         why some of the history could not be deleted; empty if all could. A later run deletes the rest.
@@ -154,11 +152,7 @@ def expire_older_history(settings: RunSettings, partition: int, partitions: int)
 
 
 def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state: SourceState) -> Iterator[Planned]:
-    """Yield the source's plans.
-
-    Raises:
-        SourceUnavailableError: if the source raises anything.
-    """
+    """Yield plans; raises SourceUnavailableError for any error of the source."""
     try:
         yield from settings.flow.source.plan(owned, state)
     except Exception as error:
@@ -168,10 +162,7 @@ def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state:
 
 
 def _fenced_reason(settings: RunSettings) -> str:
-    """Return the error text if a newer run has fenced this one, else an empty text.
-
-    The newer run deletes this run's folders.
-    """
+    """Return the error of a newer run's fence, which explains deleted folders, or an empty text."""
     try:
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
@@ -256,11 +247,10 @@ def _set_priorities(
 
 
 def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
-    """Return the manifest, which assigns work units to tasks. Costs O(partitions + buckets).
+    """Return the manifest in O(partitions + buckets).
 
-    Large work units get tasks of their own, packed worst-fit decreasing. All others are read by the task of the
-    partition that owns their bucket, unless that partition has much more to read than others. If datasets are read in
-    the order of their freshness, or a killed run may be resumed, large work units are read with the others.
+    Large work units get tasks of their own, worst-fit decreasing. The owner reads others, unless it has much more to
+    read. With freshness order, or a killed run to resume, large ones are not separate.
     """
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)
@@ -282,7 +272,7 @@ def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Mani
 
 
 def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> dict[int, dict[str, DatasetState]]:
-    """Return stored states by bucket. A bucket that cannot be read is left out, and its datasets are skipped."""
+    """Return states by readable bucket; other datasets are skipped."""
     states: dict[int, dict[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
         try:
@@ -308,10 +298,9 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
 
 
 def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
-    """Return a dataset that is stored in another bucket than its commit group requires; empty if there is none.
+    """Return a dataset in another bucket than its commit group's, or an empty text.
 
-    In the new bucket the dataset has no watermark, so it would be read from the beginning. A dataset without a commit
-    group cannot be read at all.
+    There it has no watermark, so it would be read from the beginning.
     """
     if not store.groups.are_named:
         return ""
@@ -324,10 +313,9 @@ def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, Datase
 
 
 class _StoredState(SourceState):
-    """The stored states of the buckets that a partition plans, and on demand of other buckets.
+    """Stored states of a partition's buckets, and of others on demand.
 
-    All buckets have been fenced and replayed, so until the manifest is put only operator actions can change these
-    states.
+    All buckets are fenced and replayed, so until the manifest only operator actions can change them.
     """
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:

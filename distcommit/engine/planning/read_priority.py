@@ -1,7 +1,4 @@
-"""Read priority: datasets that are furthest behind their freshness target first, datasets with a backlog last.
-
-The priority is a property of each work unit. Each task reads its work units by descending priority.
-"""
+"""Read priority, a property of work units: those furthest behind their target first, backlogs last."""
 
 from __future__ import annotations
 
@@ -17,24 +14,22 @@ _PROPERTY = "urgency"
 
 
 def priority_of(unit: WorkUnit) -> float:
-    """Return the read priority: the work unit with the highest one is read first. Below 0 for a dataset with a
-    backlog.
-    """
+    """Return the priority, highest first and below 0 for backlogs."""
     return float(unit.properties.get(_PROPERTY, 0))
 
 
 def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units by descending priority. Work units of one dataset keep their order."""
+    """Sort by descending priority, in each dataset's order."""
     return sorted(units, key=priority_of, reverse=True)
 
 
 def with_priorities(freshness: Freshness, plans: Sequence[DatasetPlan], lags: Mapping[str, Lag]) -> list[DatasetPlan]:
-    """Return the plans with read priorities: a dataset's lag divided by its freshness target; 0 without a target.
+    """Set priorities: a dataset's lag divided by its target; 0 without one.
 
-    A dataset with a backlog gets a priority from -1 to 0, in the same order. An unknown lag counts as one second.
+    A backlog has -1 to 0. An unknown lag is one second.
 
     Args:
-        lags: lags by dataset URN.
+        lags: by dataset.
     """
     prioritized: list[DatasetPlan] = []
     for plan in plans:

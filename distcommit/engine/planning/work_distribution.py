@@ -1,8 +1,7 @@
-"""Distribution of reading over the tasks of an ingest job, by size and independent of buckets.
+"""Distribution of reading over tasks by size; commits stay with the owner of a bucket.
 
-Commits stay with the partition that owns a bucket. Reading also stays there, unless a partition has much more to read
-than others: then it lends ranges of its buckets' work units to other partitions. A range consists of two offsets into
-the total load of the bucket's plan, so the driver needs only one number for each bucket.
+A partition with much more to read lends ranges of work units. A range is two offsets into the load of a bucket's plan,
+so the driver needs one number for each bucket.
 """
 
 from __future__ import annotations
@@ -16,30 +15,24 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.stores.state.run_plans import LentUnits, Manifest
 
 MAX_REPORTED_UNITS = 64
-"""Maximum number of large work units that a partition reports to the driver."""
+"""Large work units that a partition reports."""
 _LARGEST_LOAD = 1 << 40
 _TOLERANCE_DIVISOR = 8
-"""A partition reads up to 1/8 more than its share before it lends.
-
-Lending has a cost: the partition that borrows must poll the lender's buckets.
-"""
+"""A partition lends above 9/8 of its share, because borrowers must poll its buckets."""
 
 
 def load_of(unit: WorkUnit) -> int:
-    """Return the load of a work unit: its size + 1.
-
-    The load is limited so that sums fit into 64 bits, whatever size a source reports.
-    """
+    """Return size + 1, limited so that sums fit into 64 bits."""
     return min(unit.size, _LARGEST_LOAD) + 1
 
 
 @dataclass(slots=True)
 class Loads:
-    """The amount to read of a partition.
+    """What a partition has to read.
 
     Attributes:
-        by_bucket: sum of the loads of the work units (`load_of`) by bucket.
-        largest: heap of the largest work units as (load, bucket, work unit id), at most `MAX_REPORTED_UNITS`.
+        by_bucket: sum of `load_of`.
+        largest: heap of (load, bucket, work unit id), at most `MAX_REPORTED_UNITS`.
     """
 
     by_bucket: dict[int, int] = field(default_factory=dict)
@@ -56,7 +49,7 @@ class Loads:
 
 
 def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Distribute large work units, given largest first, over at most so many tasks: worst-fit decreasing."""
+    """Distribute work units, largest first, worst-fit decreasing."""
     heap = [(0, task) for task in range(min(len(large), tasks))]
     groups: list[list[tuple[int, str]]] = [[] for _ in heap]
     for size, bucket, unit_id in large:
@@ -67,15 +60,14 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
 
 
 def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentUnits, ...]:
-    """Return the ranges that are read by another partition than the owner of the bucket. Costs O(buckets + partitions).
+    """Return the lent ranges in O(buckets + partitions).
 
-    The share of a partition is the mean load. A partition whose load exceeds its share by more than 1/8 keeps work
-    units up to its share, from its first bucket on, and lends the others. Partitions below their shares take them, up
-    to their shares. In the end each partition is at most 1/8, or one work unit, above its share.
+    A partition above 9/8 of the mean load keeps its share, from its first bucket on. Those below take the rest. In the
+    end each is at most 1/8, or one work unit, above.
 
     Args:
-        loads: load of each bucket, without the work units of large tasks.
-        largest: load of the largest of these work units; a share is never smaller.
+        loads: without work units of large tasks.
+        largest: of these; a share is never smaller.
     """
     load_of_partition: list[int] = [0] * partitions
     for bucket, load in loads.items():
@@ -110,12 +102,11 @@ def _excess_ranges(
 
 
 def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions: int) -> list[int]:
-    """Return the buckets of which a task may read work units. Buckets of one owner are adjacent, because they share a
-    file.
+    """Return the buckets that a task may read, those of one owner (and file) together.
 
     Args:
-        task: number of the ingest task.
-        owned: buckets of the task's partition; empty for a task of large work units.
+        task: its number.
+        owned: by its partition; empty for a task of large work units.
     """
     if task < len(manifest.large_units):
         lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large_units[task]}, list[int]()
@@ -135,10 +126,9 @@ def units_read(
     *,
     in_turn: bool = False,
 ) -> list[WorkUnit]:
-    """Return the work units of a bucket that a task reads. Each work unit is read by exactly one task.
+    """Return a bucket's work units for a task; each is read by exactly one.
 
-    With `in_turn`, the tasks that read a bucket take its work units in turn, by their shares. Then the finished work
-    units have few gaps at any moment.
+    With `in_turn`, tasks take them in turn, by share, so that finished ones have few gaps.
     """
     units = [unit for plan in plans for unit in plan.work_units]
     if task < len(manifest.large_units):
@@ -152,7 +142,7 @@ def units_read(
 
 
 def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], owner: int) -> Iterator[int]:
-    """Yield the partition that reads each work unit: the one whose range contains the start of the unit."""
+    """Yield each work unit's reader, whose range contains its start."""
     offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:
         while excess and excess[-1].end <= offset:
@@ -162,7 +152,7 @@ def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], o
 
 
 def _readers_in_turn(units: Sequence[WorkUnit], parts: Sequence[LentUnits], owner: int) -> Iterator[int]:
-    """Yield the partition that reads each work unit: the one that is furthest behind its share."""
+    """Yield each work unit's reader, the furthest behind its share."""
     shares = Counter({owner: sum(map(load_of, units))})
     for part in parts:
         shares[part.partition] += part.end - part.begin

@@ -1,5 +1,4 @@
-"""Reading: tasks read their work units, retry, and record the outcome of each attempt. Work units that kill workers
-are skipped.
+"""Reading: tasks read work units, retry, and record attempts.
 
-This package must not seal sequences: committers do. Start reading at `ingest`.
+Must not seal sequences: committers do. Start reading at `ingest`.
 """

@@ -1,4 +1,4 @@
-"""The report of one attempt at a work unit to the task's tally."""
+"""An attempt's report to the tally."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.engine.run_events import WorkUnitDone
 
 
 def report_attempt(state: TaskState, counters: tuple[SinkCounter, ...], tally: Tally) -> None:
-    """Report the end of an attempt with its counts, and failures in it that do not fail the attempt."""
+    """Report an attempt's end, with failures that do not fail it."""
     counts = _counts(state, counters)
     tally.add(counts)
     for result in state.branches:
@@ -33,7 +33,6 @@ def report_attempt(state: TaskState, counters: tuple[SinkCounter, ...], tally: T
 
 
 def _counts(state: TaskState, counters: tuple[SinkCounter, ...]) -> RunCounts:
-    """Return the counts of an attempt at a work unit, with the counters of its writers."""
     return RunCounts(
         attempts=1,
         attempts_failed=0 if state.outcome is TaskOutcome.SUCCEEDED else 1,

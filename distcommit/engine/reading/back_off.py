@@ -9,14 +9,14 @@ from distcommit.engine.run_settings import RunSettings
 
 LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.5
-"""Interval in seconds at which a waiting task calls `look`. The commit interval applies if it is longer."""
+"""Seconds between calls of `look`, unless the commit interval is longer."""
 
 
 def back_off_s(first_s: float, attempt: int, chance: float) -> float:
     """Return the seconds to wait before attempt number `attempt` (1 is the second attempt).
 
-    The wait doubles each time, up to a minute, or up to `first_s` if that is longer. `chance` (0 to 1) shortens the
-    wait by up to a half, so that tasks do not retry at the same moment.
+    The wait doubles each time, up to a minute, or up to `first_s` if that is longer. `chance` (0 to 1) shortens it by
+    up to a half, so that tasks do not retry at the same moment.
     """
     longest_s = max(first_s, LONGEST_WAIT_S)
     return min(longest_s, first_s * 2.0 ** min(attempt - 1, 60)) * (1 - chance / 2)
@@ -26,8 +26,8 @@ def wait_before_retry(settings: RunSettings, attempt: int, look: Callable[[], No
     """Wait before attempt number `attempt`. Return False, at once, if the run's deadline has passed.
 
     Args:
-        attempt: 1 is the second attempt.
-        look: called repeatedly while waiting. Its exceptions end the wait.
+        attempt: 1 is the second.
+        look: called meanwhile; its exceptions end the wait.
     """
     clock = settings.clock
     until_s = clock.monotonic_s() + back_off_s(settings.retry_wait_s, attempt, random.random())

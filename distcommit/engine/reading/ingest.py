@@ -1,4 +1,4 @@
-"""The ingest job: tasks read their work units, and in between commit the datasets that have become complete."""
+"""The ingest job: tasks read work units and commit complete datasets."""
 
 from __future__ import annotations
 
@@ -45,14 +45,13 @@ logger = logging.getLogger(__name__)
 
 
 def ingest_partition(settings: RunSettings, task: int) -> Report:
-    """Run one ingest task: read its work units one after the other, and commit in between.
+    """Run an ingest task.
 
-    Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
-    buckets that their partition owns or borrows. The drain repeats a failed commit. The fence of a newer run ends the
-    task early and is in the report.
+    The first `len(manifest.large_units)` read large work units, others those of buckets owned or borrowed. The drain
+    repeats failed commits. A newer run's fence ends it early, in the report.
 
     Raises:
-        NodeFailedError: if the node may have failed and another executor repeats the task. Finished work is stored.
+        NodeFailedError: to repeat the rest elsewhere; finished work is stored.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -66,9 +65,9 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
 
 
 def read_suspect(settings: RunSettings, task: int) -> Report:
-    """Run an ingest task that reads only the work unit `settings.alone`.
+    """Run a task for the work unit `settings.alone`.
 
-    If a worker died in an earlier attempt at this work unit alone, the task records a failure and does not read it.
+    If a worker has died on it alone, a failure is recorded instead.
     """
     manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
     return ingest_partition(settings, ingest_tasks(settings, manifest) + task)
@@ -101,7 +100,7 @@ class _IngestTask:
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
     def report(self) -> Report:
-        """Return the report. It does not contain failed commits, because the drain repeats and reports them."""
+        """Return the report, without failed commits, which the drain repeats."""
         committed = self._committed().only(*EXECUTION_COUNTS, "datasets_committed", "files_swept")
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
@@ -143,14 +142,11 @@ class _IngestTask:
         self._recorder.write(len(self._units))
 
     def keep_finished(self) -> None:
-        """Put the states of finished work units, before another executor repeats the task."""
+        """Put finished states before another executor repeats the task."""
         self._notes.forget(())
         self._put_states()
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
-        """Return the work units that earlier attempts at this task have not finished, and the number of stuck work
-        units.
-        """
         states: list[TaskState] = []
         for bucket in self._plans:
             try:
@@ -167,9 +163,9 @@ class _IngestTask:
         return unsuspected, killers
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Read work units, commit in between, and return the work units that failed.
+        """Read and commit; return failed work units.
 
-        If a work unit failed only in optional branches, it is read again, and these branches reject all of its records.
+        One that failed only in optional branches is read again, and these reject all of its records.
         """
         failed: list[WorkUnit] = []
         flows: dict[str, TaskFlow] = {}
@@ -185,9 +181,7 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read each work unit once, and return the failed ones. `flows` has the flow of work units that are not read
-        with the job's flow.
-        """
+        """Read each work unit once; return failed ones. `flows`: of those without the job's flow."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
@@ -230,9 +224,8 @@ class _IngestTask:
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
-        """Read a work unit, and return its attempt, also if reading failed. If the attempt could not begin, because its
-        staging folder, note or marker could not be written, return the failed task state instead.
-        """
+        """Return the attempt, even if it failed; a failed state if it could not begin, because folder, note or marker
+        could not be written."""
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         identity = _new_attempt(settings, unit, self._task, self._tasks)
@@ -263,17 +256,15 @@ class _IngestTask:
         self._progress.tick()
 
     def _commit_all(self) -> None:
-        """Commit in all buckets that this task reads from, because other tasks may have reported task states of
-        them.
-        """
+        """Commit in all buckets, because other tasks may have put states."""
         self._uncommitted.update(self._plans)
         self._commit()
 
     def _commit(self) -> None:
-        """Put the states of finished work units, then commit the datasets that are ready.
+        """Put finished states, then commit ready datasets.
 
-        The drain repeats failed commits. It also commits datasets of a commit group whose bucket another partition
-        owns, because several committers would conflict at one target.
+        The drain repeats failures, and commits groups of other partitions' buckets, because several committers would
+        conflict at one target.
         """
         self._put_states()
         grouped = self._store.groups.are_named
@@ -294,7 +285,7 @@ class _IngestTask:
         self._progress.tick()
 
     def _put_states(self) -> None:
-        """Make staged files durable, then put the states that name them. The next call repeats failed writes."""
+        """Make staged files durable, then put states that name them; the next call repeats failures."""
         if not self._finished:
             return
         try:
@@ -324,7 +315,7 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Announce datasets with the job's settings to the sink. An error is only logged, as each writer would meet it."""
+    """Announce datasets to the sink; an error is only logged, because each writer would meet it."""
     usual = (unit for unit in units if not is_maintenance(unit) and SETTINGS not in unit.properties)
     datasets = dict.fromkeys(unit.dataset_urn for unit in usual)
     try:
@@ -345,7 +336,7 @@ def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
-    """Return the task state of an attempt that failed before it could read anything."""
+    """Return the state of an attempt that failed before reading."""
     now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,

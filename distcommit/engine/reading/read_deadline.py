@@ -1,4 +1,4 @@
-"""When an ingest task stops reading a work unit."""
+"""When a task stops reading."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from distcommit.engine.run_settings import RunSettings
 
 
 class ReadDeadline:
-    """The times at which one ingest task stops reading, by work unit."""
-
     def __init__(self, settings: RunSettings) -> None:
         self._settings, self._has_read = settings, False
         self._slice_ends_ms = int(settings.clock.now_ms() + settings.freshness.slice_s * 1000)
 
     def of(self, unit: WorkUnit) -> int:
-        """Return when to stop reading, in milliseconds since 1970; 0 for never.
+        """Return the end in milliseconds since 1970; 0 for never.
 
-        The time slice limits work units of datasets with a backlog, except the first work unit of the task.
-        Maintenance units and suspects have no deadline.
+        The time slice limits datasets with a backlog, except a task's first work unit. Maintenance units and suspects
+        have no deadline.
         """
         if is_maintenance(unit) or self._settings.alone:
             return 0  # Maintenance publishes all of it or nothing; a suspect must come to an end.

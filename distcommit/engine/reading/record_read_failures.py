@@ -1,4 +1,4 @@
-"""Record in the bucket's log which datasets a run failed to read."""
+"""The record of datasets that a run failed to read."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def record_read_failures(
     not_committed: Mapping[str, NotCommitted],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
+    """Record, in one record, unread datasets; report those that stop.
 
-    If the log cannot be written, the error is only logged: only failure counts depend on the record.
+    Other errors are only logged, as only failure counts need the record.
 
     Args:
-        log: log of the bucket, as the drain has read it.
-        not_committed: by dataset, why this run commits nothing.
-        tally: receives a reason for each stopped dataset.
+        log: as the drain has read it.
+        not_committed: reasons by dataset.
+        tally: for stopped datasets.
 
     Raises:
-        FencedError: if a newer run has fenced the log.
+        FencedError: for a newer run's fence.
     """
     try:
         failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed))
@@ -67,7 +67,7 @@ def record_read_failures(
 
 
 def stop_reason(state: DatasetState) -> str:
-    """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
+    """Return why a dataset is not planned, with the remedy, or an empty text."""
     if state.read_failure is None or not state.read_failure.stopped:
         return ""
     text = f"{state.read_failure.failed_runs} runs in a row could not read it; no run tries again until"
@@ -92,12 +92,11 @@ def _read_failures(
 
 
 def _is_open(unit: WorkUnit) -> bool:
-    """Return whether the work unit has a partition whose end is unknown."""
     return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 
 def _failed_ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
-    """Return the planned end of each partition whose watermark has not reached it."""
+    """Return planned ends that the watermark has not reached."""
     before = reached.positions if reached else {}
     ends: dict[str, Position] = {}
     for unit in plan.work_units:

@@ -1,4 +1,4 @@
-"""The work of one ingest task: its work units, with the plans and buckets of their datasets."""
+"""The work of one ingest task."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ logger = logging.getLogger(__name__)
 
 
 def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
-    """Return the number of ingest tasks: one per group of large work units, then one per partition."""
+    """Return the number of tasks: groups of large work units, then partitions."""
     return len(manifest.large_units) + settings.partitions
 
 
 class TaskPlan:
-    """The work of one ingest task.
-
-    A bucket whose plan cannot be read is left out. Its datasets fail in the drain, which reads the plan again.
+    """An ingest task's work, without unreadable buckets, which the drain reads again.
 
     Args:
-        task: number of the task. `settings.alone` limits the task to one work unit.
+        task: its number; `settings.alone` limits it.
 
     Attributes:
-        owned: the buckets that the task's partition owns.
-        plans: by bucket: all plans of owned buckets, and of other buckets the plans whose work units this task reads.
-        units: the work units that the task reads, in order.
-        bucket_of: the bucket of each dataset that the task reads.
-        tasks: number of tasks.
+        owned: buckets of its partition.
+        plans: of owned buckets, and others' with work units to read.
+        units: in order.
+        bucket_of: by dataset.
+        tasks: their number.
     """
 
     def __init__(self, settings: RunSettings, task: int) -> None:
@@ -64,7 +62,6 @@ class TaskPlan:
         return [] if bucket is None else [bucket]
 
     def _take(self, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Add the task's work units of a bucket, and the plans that are needed for them."""
         if alone := self._settings.alone:
             units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
         else:

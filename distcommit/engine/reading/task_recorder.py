@@ -1,4 +1,4 @@
-"""Records a task attempt's commits, outcomes and file-system requests in the run's table, for diagnosis only."""
+"""A task attempt's rows in the run's table, for diagnosis only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity,
 
 
 class TaskRecorder:
-    """Records one attempt at a task, and writes the rows to the store when the attempt ends.
+    """Recorder of an attempt, written at its end.
 
     Args:
-        task: number of the task in the phase.
-        writer: the 32 hexadecimal digits in the file names of the attempt's task states; empty for new digits.
+        task: number in the phase.
+        writer: 32 hexadecimal digits of its task-state files; empty for new ones.
     """
 
     def __init__(self, settings: RunSettings, phase: str, task: int, writer: str = "") -> None:
@@ -41,7 +41,7 @@ class TaskRecorder:
         self._requests: Counter[str] = Counter()
 
     def recording(self, observer: Observer) -> Observer:
-        """Return an observer that records events here and forwards them to `observer`. Several threads may call it."""
+        """Return a recording observer, also for several threads."""
         return _RecordingObserver(self, observer)
 
     def note(self, event: Event) -> None:
@@ -58,10 +58,7 @@ class TaskRecorder:
 
     @contextmanager
     def working_on(self, dataset: str) -> Iterator[None]:
-        """Count requests within the block as requests of `dataset`, which the task reads and writes.
-
-        If writers of other datasets end within the block, their requests are counted here as well.
-        """
+        """Count the block's requests for `dataset`, also those of other writers that end within it."""
         requests_before = REQUESTS.made
         try:
             yield
@@ -70,7 +67,7 @@ class TaskRecorder:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Count requests and seconds within the block as commits of the datasets that are published in it."""
+        """Count the block's requests and seconds as commits of datasets published in it."""
         began_ms, before, requests_before = self._clock.now_ms(), len(self._published), REQUESTS.made
         try:
             yield
@@ -83,15 +80,14 @@ class TaskRecorder:
                 self._passes.append(TableRow(RowKind.COMMITS, began_ms=times[0], ended_ms=times[1], counts=counts))
 
     def _count_requests(self, requests: int, datasets: list[str]) -> None:
-        """Distribute requests evenly over datasets that were published together."""
         share, remainder = divmod(requests, len(datasets))
         self._requests.update(dict.fromkeys(datasets, share))
         self._requests.update(datasets[:remainder])
 
     def write(self, work_units: int = 0) -> None:
-        """Write the rows, if there are any. A failure is only logged.
+        """Write rows; a failure is only logged.
 
-        The row of the task itself is written if the task had work units or has committed anything.
+        The task's own row needs work units or commits.
         """
         rows = list(self._outcomes)
         if work_units or self._sealed or self._published or self._commits:

@@ -1,10 +1,8 @@
 """Work units that kill the Python worker that reads them.
 
-Once a worker has died, each task of the run writes a marker file for a work unit before it reads the unit. A work unit
-with a marker, whose attempt has not ended, is a *suspect*: a worker died while reading it. Tasks leave suspects out.
-After all other work units have been read, each suspect is read alone by a Spark job of one task. If the worker dies
-again, the work unit has *killed* it: the work unit is recorded as failed, and its dataset counts as not read in this
-run.
+Once a worker has died, tasks write a marker before they read a work unit. A marked one whose attempt has not ended is a
+*suspect*, which tasks leave out. At the end a Spark job of one task reads each suspect alone. If the worker dies again,
+it is recorded as failed, and its dataset as not read.
 """
 
 from __future__ import annotations
@@ -35,14 +33,12 @@ from distcommit.stores.state.work_units_being_read import (
 logger = logging.getLogger(__name__)
 
 MAX_SUSPECTS = 64
-"""Maximum number of suspects that a run reads alone. Later runs read the others."""
+"""Suspects that a run reads; later runs read others."""
 _SHOWN_PARTITIONS = 5
 
 
 def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
-    """Return the work units that the task still has to read, and the number of units skipped because they killed a
-    worker.
-    """
+    """Return unread work units, and the number that killed a worker."""
     states = list(states)
     finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
     killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)} - finished
@@ -51,9 +47,7 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units without a marker file of this run. A worker may have died while it read one with a marker.
-    If the markers cannot be read, return all work units.
-    """
+    """Return work units without a marker of this run; all if markers cannot be read."""
     store = settings.store
     try:
         notes = read_notes(store.fs, store.roots.store, settings.run_id).values()
@@ -65,9 +59,7 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """The marker files of one attempt at an ingest task. Until a worker has died, the task neither writes nor reads
-    them.
-    """
+    """An attempt's markers, unused until a worker has died."""
 
     def __init__(self, settings: RunSettings) -> None:
         store, self._settings = settings.store, settings
@@ -81,34 +73,30 @@ class TaskNotes:
         """Replace the attempt's marker by one for this work unit.
 
         Raises:
-            OSError: if the marker cannot be written. The work unit must not be read then.
+            OSError: it must not be read then.
         """
         if self._notes is not None:
             self._notes.put(unit, self._settings.epoch, alone=bool(self._settings.alone))
 
     def without_suspects(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Return the work units that this task may read together with other work units."""
+        """Return work units to read together."""
         if self._notes is None or self._settings.alone:
             return units
         return without_suspects(self._settings, units)
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
-        """Yield the work unit of a task that reads only one, if a worker has already died while it read this work unit
-        alone. Yield nothing for other tasks.
-        """
+        """Yield the error of a single work unit on which a worker died."""
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
 
     def forget(self, units: Iterable[WorkUnit]) -> None:
-        """Delete this attempt's marker. If the task was launched to read one suspect alone (`settings.alone`), also
-        delete the markers that other attempts and earlier runs have left for `units`.
+        """Delete the attempt's marker, and with `settings.alone` all other markers of `units`.
 
         Errors of the file system are only logged.
 
         Args:
-            units: work units that were read to their end. A work unit that killed a worker must not be among them: its
-                markers must stay for the next run.
+            units: read to their end. The markers of one that killed a worker must stay.
         """
         if self._notes is None:
             return
@@ -121,12 +109,11 @@ class TaskNotes:
 
 
 class WorkerDeaths(msgspec.Struct, frozen=True):
-    """Work units of some buckets that workers were reading when they died.
+    """Work units on which workers died.
 
     Attributes:
-        killers: number of work units that killed a worker twice, the second time when read alone. They are recorded as
-            failed in this run.
-        suspects: ids of work units that were being read when a worker died, and that are still to be read alone.
+        killers: number that killed a worker twice, and failed.
+        suspects: ids to read alone.
     """
 
     killers: int = 0
@@ -134,14 +121,11 @@ class WorkerDeaths(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Return the number of killers and suspects together."""
         return self.killers + len(self.suspects)
 
 
 def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
-    """Return the killers and suspects of the partition's buckets. Delete the markers of work units that were read. If
-    task states or markers cannot be read, return none.
-    """
+    """Return a partition's killers and suspects, or none if unreadable; delete markers of read work units."""
     buckets, store = settings.buckets_of(partition), settings.store
     tables = settings.task_states(buckets)
     try:
@@ -159,7 +143,7 @@ def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
 
 
 def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
-    """Return the killers and suspects of this run; an empty result if they cannot be determined."""
+    """Return the run's killers and suspects; none if unknown."""
     try:
         deaths = launch(find_worker_deaths, settings, settings.partitions, WorkerDeaths)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
@@ -170,9 +154,8 @@ def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether all processes of the run of `epoch`, or its JVM, died; False for epoch 0, which is not a run. A
-    run counts as dead if its end record is missing, cannot be read, or shows that ingest did not complete.
-    """
+    """Return whether all processes, or the JVM, of a run died; False for epoch 0, which is not a run. Its end is then
+    missing, unreadable, or without completed ingest."""
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
     except (DistcommitError, OSError):
@@ -183,10 +166,10 @@ def has_died(settings: RunSettings, epoch: int) -> bool:
 
 
 class EarlierSuspects:
-    """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
+    """Suspects of runs whose processes all died, and the last run's killers.
 
     Args:
-        states: stored states of the partition's datasets, by bucket.
+        states: of the partition, by bucket.
     """
 
     def __init__(self, settings: RunSettings, states: Mapping[int, Mapping[str, DatasetState]]) -> None:
@@ -200,10 +183,9 @@ class EarlierSuspects:
             self._notes = older_notes(self._store.fs, self._store.roots.store, settings.run_id)
 
     def note(self, units: Iterable[WorkUnit]) -> int:
-        """Write markers for the suspects among this run's work units, and return their number.
+        """Mark this run's suspects, and return their number.
 
-        The newest run with a marker for a work unit decides. If all processes of that run died while it read the work
-        unit alone, this run does not read it.
+        The newest run with a marker decides. If it died reading the work unit alone, this run does not read it.
 
         Raises:
             OSError: if a marker cannot be written.
@@ -225,10 +207,10 @@ class EarlierSuspects:
 
 
 def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
-    """Return an error if a worker has died while it read only this work unit; else None.
+    """Return an error if a worker died reading only this work unit, else None.
 
-    The death counts if it happened in the previous launch of this run, or in an earlier run whose processes all died. A
-    second attempt that Spark starts by itself proves nothing: the first attempt may be slow, or its node lost.
+    That is in this run's previous launch, or an earlier run whose processes all died. Spark's own second attempt proves
+    nothing: the first may be slow, or its node lost.
 
     The markers stay for the next run, which reads the work unit alone from the start.
     """
@@ -254,11 +236,7 @@ def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
 
 
 def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
-    """Delete the markers of a work unit that was read to its end, in this run's folder and in older ones.
-
-    Raises:
-        OSError: if the markers cannot be read or deleted.
-    """
+    """Delete all markers of a work unit that was read; raises OSError."""
     fs, root = settings.store.fs, settings.store.roots.store
     own = [path for path, note in read_notes(fs, root, settings.run_id).items() if note.is_of(unit)]
     older = older_notes(fs, root, settings.run_id)
@@ -266,7 +244,6 @@ def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
 
 
 def _range_of(unit: WorkUnit) -> str:
-    """Describe the positions of a work unit, of the first partitions if there are many."""
     low, high = unit.low.positions, unit.expected_high.positions
     partitions = sorted({*low, *high})
     parts = [

@@ -1,4 +1,4 @@
-"""File systems of fsspec, for the folders of a job and for input files.
+"""File systems of fsspec.
 
 Must not rely on a capability that was not probed. Start reading at `fsspec_file_system`.
 """

@@ -30,7 +30,7 @@ from distcommit.fs.fsspec_based.fsspec_probe import probe
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
-"""Client options that a scheme requires. On SMB an open file can be read by others only with this option."""
+"""Client options that a scheme requires. On SMB, others can read an open file only with this option."""
 
 _PIECE_BYTES = 1 << 20
 _DELETE_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.3, 0.6)
@@ -46,9 +46,7 @@ _FILE_ERRORS = {
     *(errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ELOOP, errno.EMLINK),
     *(errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV),
 }
-"""Error numbers that concern a file. All other errors concern the connection: a client may even report a bad file
-descriptor for it.
-"""
+"""Errors of a file; all others are the connection's, even a bad file descriptor."""
 
 _NT_STATUS = {
     0xC0000022: errno.EACCES,  # ACCESS_DENIED
@@ -58,16 +56,16 @@ _NT_STATUS = {
     0xC0000056: errno.EBUSY,  # DELETE_PENDING: deleted but still open
     0xC000007F: errno.ENOSPC,  # DISK_FULL
 }
-"""Error numbers of SMB status codes that the SMB client does not map itself."""
+"""SMB status codes that the client does not map."""
 
 _LOGON_FAILURE = 0xC000006D
 
 
 def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
-    """Return fsspec's class for a URL scheme.
+    """Return the class of a URL scheme.
 
     Raises:
-        ConfigurationError: if fsspec has none, its package is missing, or the class inherits `mv`.
+        ConfigurationError: without class or package, or if it inherits `mv`.
     """
     try:
         kind: type[AbstractFileSystem] = get_filesystem_class(scheme)
@@ -94,14 +92,14 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
 
 
 class FsspecFileSystem(NetworkFileOperations):
-    """A file system of fsspec. Connects at the first call in each process. Picklable if its class can be imported.
+    """A file system of fsspec, picklable, connected at each process's first call.
 
     Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>` and the files in ~/.config/fsspec).
 
     Args:
-        kind: the class, from `fsspec_class`.
-        scheme: the URL's scheme.
-        authority: the URL's part before the path. Paths exclude it.
+        kind: from `fsspec_class`.
+        scheme: of the URL.
+        authority: before the path.
     """
 
     has_folders = True
@@ -162,8 +160,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """Delete a file as `FileSystem.delete` defines. Raises OSError with EBUSY if the name remains for a second
-        because another process has the file open, or if the file is busy and was not deleted."""
+        """Delete a file. Raises OSError with EBUSY if the name remains for a second because another process has it
+        open, or the busy file was not deleted."""
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)
@@ -220,8 +218,7 @@ class FsspecFileSystem(NetworkFileOperations):
         return entries
 
     def _wait_until_gone(self, path: str) -> None:
-        """Wait until the status of a deleted name can be read: it is gone or was created again. Raises OSError if that
-        takes a second."""
+        """Wait until a deleted name is gone or new; raises OSError after a second."""
         for pause_s in (*_DELETE_PAUSES_S, None):
             try:
                 self.status(path)
@@ -233,8 +230,8 @@ class FsspecFileSystem(NetworkFileOperations):
 
     @contextmanager
     def _request(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-        """Count a request, and yield fsspec's file system with the path in fsspec's form. Any error is raised as
-        OSError, an unknown one as EIO, after which the next call reconnects."""
+        """Count a request, and yield fsspec's file system and path. Errors are OSError, unknown ones EIO, after which
+        the next call reconnects."""
         REQUESTS.made += 1
         try:
             yield self._connect(), self._base + path
@@ -259,7 +256,7 @@ class FsspecFileSystem(NetworkFileOperations):
 
 
 class FsspecStagedWriter(ChecksummingWriter):
-    """Writer of a new file, opened with mode `xb`. Some file systems report a taken name only at `close_file`."""
+    """Writer of a new file (mode `xb`), whose taken name may show only at `close_file`."""
 
     def __init__(self, fs: FsspecFileSystem, path: str) -> None:
         super().__init__()

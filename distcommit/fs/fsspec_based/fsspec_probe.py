@@ -1,7 +1,6 @@
-"""Tests of an unknown file system's capabilities, before the folders of a job are created on it.
+"""Tests of an unknown file system's capabilities before a job's folders are created.
 
-Each race is tried several times with many callers, because it may not occur at once. `testing.FileSystemContract` has
-more tests.
+Races are tried several times with many callers, because they may not occur at once.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _TIMEOUT_S = 120
 
 
 def probe(fs: FileSystem, folder: str) -> None:
-    """Test a file system in `folder`, a new folder that the caller deletes.
+    """Test a file system in a new folder, which the caller deletes.
 
     Raises:
-        ConfigurationError: if a capability is missing.
+        ConfigurationError: without a capability.
         OSError: if the folder cannot be written at all.
     """
     fs.make_folders(folder)
@@ -102,7 +101,7 @@ def _renames(fs: FileSystem, folder: str) -> None:
 
 
 def _lets_one_win(fs: FileSystem, folder: str) -> None:
-    """Check that of many concurrent calls for a name exactly one takes effect, and only that call reports success."""
+    """Check that of concurrent calls for a name exactly one takes effect and reports it."""
     for turn in range(_TURNS):
         below = f"{folder}/{turn}"
         fs.make_folder(below)
@@ -135,7 +134,7 @@ def _keeps_names(fs: FileSystem, folder: str) -> None:
 
 
 def _shows_others(fs: FileSystem, folder: str) -> None:
-    """Check that changes are visible at once, to a pickled copy in this process and in another one."""
+    """Check that changes are visible at once, to a pickled copy and another process."""
     other: FileSystem = pickle.loads(_pickled(fs, fs))
     path, moved = f"{folder}/a", f"{folder}/b"
     _look(other, folder, path)  # gives it the chance to cache that the name is free

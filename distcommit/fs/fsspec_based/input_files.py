@@ -1,8 +1,7 @@
-"""Folders of input files on any file system of fsspec, in Azure Blob Storage, and in Google Cloud Storage.
+"""Folders of input files on fsspec, in Azure and in Google Cloud Storage, only read and listed.
 
-Only reads and listings with sizes and times are used. Options come from fsspec's configuration
-(`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec). For Azure and Google, they come from the environment
-(`object_stores.blob_requests`).
+Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure and Google from the
+environment.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ class InputFile(Struct, frozen=True):
     """A file's state in a listing.
 
     Attributes:
-        size_bytes: size of the file in bytes.
-        mtime_ns: modification time, nanoseconds since 1970, rounded to the microsecond.
-        etag: the file system's identifier of the contents; empty if it has none.
+        size_bytes: of the file.
+        mtime_ns: nanoseconds since 1970, rounded to the microsecond.
+        etag: of the contents; empty for none.
     """
 
     size_bytes: int
@@ -39,9 +38,9 @@ class InputFile(Struct, frozen=True):
 
 
 class InputFolder:
-    """Folder of input files, at a local path or a URL. Connects at the first call in each process. Picklable.
+    """Folder at a local path or URL, picklable, connected at each process's first call.
 
-    Paths are relative to the folder, without a slash at either end. The empty path is the folder itself.
+    Paths are relative, without outer slashes; the empty path is the folder.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,12 +53,11 @@ class InputFolder:
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Discard cached listings, so that the next call reads the storage."""
+        """Discard cached listings."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """Return the name and state of each file in a folder, and the names of its folders with None. Links and devices
-        are skipped.
+        """Return names and states, None for folders, without links and devices.
 
         Raises:
             FileNotFoundError: if the folder does not exist.
@@ -75,7 +73,7 @@ class InputFolder:
         return entries
 
     def status(self, path: str) -> InputFile | None:
-        """Return the current state of a file; None if the path is not a file or does not exist."""
+        """Return a file's state, or None."""
         fs, root = self._connected
         self.refresh()
         try:
@@ -85,7 +83,7 @@ class InputFolder:
         return self._file(info) if info["type"] == "file" else None
 
     def open(self, path: str) -> BinaryIO:
-        """Open the file for reading. Raises FileNotFoundError if it is gone."""
+        """Open a file; raises FileNotFoundError if it is gone."""
         fs, root = self._connected
         opened: BinaryIO = fs.open(_below(root, path), "rb")
         return opened
@@ -95,8 +93,8 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Return nanoseconds since 1970, rounded to the microsecond, because finer digits may differ between calls.
-        Raises SourceError if the file system reports no time."""
+        """Return nanoseconds rounded to the microsecond, because finer digits may differ between calls; raises
+        SourceError without a time."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
             modified = info[name] if name else self._connected[0].modified(info["name"])

@@ -1,4 +1,4 @@
-"""HDFS over RPC and over HTTP.
+"""HDFS over RPC and HTTP.
 
 Must not replace a file by a rename. Start reading at `hdfs_file_system`.
 """

@@ -37,33 +37,31 @@ _ERRORS = {
 
 
 def hdfs_error(exception: str, message: str, path: str) -> OSError:
-    """Return the OSError for the class name of a Java exception, with EIO for an unknown class."""
+    """Return the OSError of a Java exception, EIO if unknown."""
     name = re.split(r"[.$]", exception)[-1]
     return OSError(_ERRORS.get(name, errno.EIO), f"{message.partition(chr(10))[0]} ({name})", path)
 
 
 class HdfsWriter(Protocol):
-    """Writer of a new file."""
-
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Close the file; return once HDFS has all of its bytes. Over RPC they are durable then, over WebHDFS only if
-        the DataNodes sync closed files (`dfs.datanode.synconclose`)."""
+        """Close the file once HDFS has its bytes. Over RPC they are durable then, over WebHDFS only with
+        `dfs.datanode.synconclose`."""
         ...
 
 
 class HdfsCalls(Protocol):
-    """Requests to the NameNode, one for each method. Errors are those of `hdfs_error`.
+    """Requests to the NameNode, with errors of `hdfs_error`.
 
     Attributes:
-        has_file_ids: whether the status of a file contains its id.
+        has_file_ids: in the status of files.
     """
 
     scheme: str
     has_file_ids: bool
 
     def open_new(self, path: str) -> HdfsWriter:
-        """Create a file in an existing folder. Raises FileExistsError if the name is taken."""
+        """Create a file in an existing folder; raises FileExistsError."""
         ...
 
     def read_chunks(self, path: str) -> Iterator[bytes]: ...
@@ -71,30 +69,29 @@ class HdfsCalls(Protocol):
     def status(self, path: str) -> FileStatus: ...
     def list_folder(self, path: str) -> list[FolderEntry]: ...
     def make_folders(self, path: str) -> None:
-        """Create a folder and its missing parents. An existing folder is not an error."""
+        """Create a folder and its parents, unless they exist."""
         ...
 
     def make_folder(self, path: str) -> None:
-        """Create a folder below an existing one. An existing folder is not an error."""
+        """Create a folder below an existing one, unless it exists."""
         ...
 
     def set_mode(self, path: str, mode: int) -> None: ...
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """Change owner and group; None leaves one as it is. Only HDFS's superuser may change the owner. The owner may
-        choose a group that they belong to."""
+        """Change owner (HDFS's superuser only) and group (one of the owner's own), unless None."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or folder with `rename2`, without overwriting."""
+        """Rename by `rename2`, without overwriting."""
         ...
 
     def delete(self, path: str) -> bool:
-        """Delete a file or an empty folder. Return False if it does not exist."""
+        """Delete a file or empty folder; return False if it does not exist."""
         ...
 
 
 class HdfsFileSystem(NetworkFileOperations):
-    """Files on HDFS, over one of its protocols. Paths are absolute, without scheme and authority."""
+    """Files on HDFS, by paths without scheme and authority."""
 
     has_folders = True
     has_links = False  # Hadoop 2.2 disabled symbolic links for good
@@ -122,8 +119,7 @@ class HdfsFileSystem(NetworkFileOperations):
             return None
 
     def make_folder(self, path: str) -> bool:
-        """Create a folder as `FileSystem.make_folder` defines. Return True also for an existing folder, because HDFS
-        does not report who created it."""
+        """Return True also for an existing folder, because HDFS does not report who created it."""
         try:
             self._calls.make_folder(path)
         except FileExistsError:
@@ -179,7 +175,7 @@ class HdfsFileSystem(NetworkFileOperations):
 
 
 class HdfsStagedWriter(ChecksummingWriter):
-    """Writer of a new file on HDFS. Other clients see its length once it is closed."""
+    """Writer of a new file, whose length others see once it is closed."""
 
     def __init__(self, calls: HdfsCalls, path: str) -> None:
         super().__init__()
@@ -190,6 +186,6 @@ class HdfsStagedWriter(ChecksummingWriter):
         self._writer.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
-        """Close the file; `sync` changes nothing. If the protocol has no file ids, the status has only the size."""
+        """Close the file, regardless of `sync`. Without file ids, the status has only the size."""
         self._writer.close()
         return self._calls.status(self._path) if self._calls.has_file_ids else FileStatus(self.size_bytes, 0, 0)

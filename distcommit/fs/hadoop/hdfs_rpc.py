@@ -1,4 +1,4 @@
-"""HDFS over its native RPC, with the package `hdfs-native`.
+"""HDFS over its native RPC, with `hdfs-native`.
 
 core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR define name services and Kerberos. The protocol has no file ids.
 """
@@ -24,14 +24,13 @@ _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFai
 
 
 class HdfsRpc:
-    """Requests to a NameNode or name service over RPC. Connects at the first request. Picklable.
+    """Requests to a NameNode or name service, picklable, connected at the first.
 
-    Reads go to the active NameNode, because observer NameNodes may lag behind what other clients have read. Connecting
-    to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times: 15 by default, which takes three
-    minutes.
+    Reads go to the active NameNode, because observers may lag. Connecting is retried `dfs.client.failover.max.attempts`
+    times: by default 15, for three minutes.
 
     Args:
-        authority: host and port of a NameNode, or a name service of the Hadoop configuration.
+        authority: host and port, or a name service of the Hadoop configuration.
 
     Raises:
         ConfigurationError: at the first request, if the name service is unknown.
@@ -116,7 +115,7 @@ class HdfsRpc:
 
 
 class HdfsRpcWriter:
-    """Writer of a file under a lease that the client renews. Each block is synced when it ends."""
+    """Writer under a renewed lease, which syncs each block at its end."""
 
     def __init__(self, writer: hdfs_native.FileWriter, path: str) -> None:
         self._writer, self._path = writer, path

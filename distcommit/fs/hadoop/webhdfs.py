@@ -40,13 +40,13 @@ _MARKER = "#LATEST"  # the package replaces it by the newest name in the folder
 
 
 class WebHdfs:
-    """Requests to the web port of one or several NameNodes. Connects at the first request. Picklable.
+    """Requests to web ports of NameNodes, picklable, connected at the first.
 
     Uses Kerberos if core-site.xml in HADOOP_CONF_DIR enables it. Otherwise the user is HADOOP_USER_NAME or the
     process's user.
 
     Args:
-        authority: host and port. Several NameNodes are separated by semicolons.
+        authority: hosts and ports, separated by semicolons.
     """
 
     scheme = "webhdfs"
@@ -61,15 +61,15 @@ class WebHdfs:
         return WebHdfs, (self._authority,)
 
     def open_new(self, path: str) -> WebHdfsWriter:
-        """Return a writer of a new file, which is created when the writer is closed. Raises FileExistsError if the name
-        is taken now, and FileNotFoundError if the folder is missing."""
+        """Return a writer, whose file is created at its close. Raises FileExistsError for a name taken now, and
+        FileNotFoundError without the folder."""
         if self._has(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_above(path)
         return WebHdfsWriter(self, path)
 
     def write_new(self, path: str, data: Any) -> None:
-        """Create a file with the content of an open binary file. Raises FileExistsError if the name is taken."""
+        """Create a file with an open file's content; raises FileExistsError."""
         with _errors_of(path):
             location = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
             answer = self._client._request("PUT", location, data=data)
@@ -139,7 +139,7 @@ class WebHdfs:
 
 
 class WebHdfsWriter:
-    """Writer that buffers a file, on the local disk above 8 MiB, and sends it at `close`."""
+    """Writer that buffers a file, on disk above 8 MiB, until `close`."""
 
     def __init__(self, calls: WebHdfs, path: str) -> None:
         self._calls, self._path = calls, path

@@ -1,7 +1,7 @@
-"""Open folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of the root.
+"""Folders opened beneath a root, so that no link or mount can redirect a deletion.
 
-The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder, so a link
-that is created in between has no effect.
+The kernel resolves the path in one call (`openat2`), and later calls are relative to the folder, so a link created in
+between has no effect.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
 def open_below(root: str, folder: str, *, readable: bool = False) -> int:
-    """Open a root or a folder beneath it, and return the descriptor, which the caller closes.
+    """Open a root or a folder beneath it; the caller closes the descriptor.
 
     Args:
-        root: an absolute path, which may contain links.
-        folder: the root, or a path that begins with it. A link that stays inside the root is followed.
-        readable: whether the folder will be listed.
+        root: absolute; may contain links.
+        folder: begins with the root; links inside are followed.
+        readable: to be listed.
 
     Raises:
-        OutsideRootError: if a component below the root is a link out of it, or a mount point.
+        OutsideRootError: for a link out of the root, or a mount point.
         FileNotFoundError: if the folder does not exist.
     """
     flags = _READABLE if readable else _REFERENCE
@@ -56,9 +56,7 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open the target of an absolute link. Raises OutsideRootError if it is not beneath the root, and OSError if it
-    cannot be opened.
-    """
+    """Open an absolute link's target; raises OutsideRootError or OSError."""
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:
@@ -82,9 +80,9 @@ def _resolve(root_fd: int, relative: str, flags: int, resolve: int) -> int:
 
 
 def walk(root_fd: int, relative: str, flags: int) -> int:
-    """Open each component of a path without following links, for kernels without `openat2`.
+    """Open each component without following links, for kernels without `openat2`.
 
-    A mount of another device is rejected. A mount of the same device is not detected.
+    A mount of another device is rejected, one of the same is not detected.
     """
     device, opened = os.fstat(root_fd).st_dev, os.dup(root_fd)
     names = relative.split("/")

@@ -1,4 +1,4 @@
-"""The local file system: put-if-absent, rename without replacing, and durability by fsync or syncfs.
+"""The local file system, durable by fsync or syncfs.
 
 A name is durable only once its folder and the folders above it are synced (Pillai et al., OSDI 2014).
 """
@@ -25,13 +25,13 @@ _SYNCFS_ABOVE = 16
 
 
 class LocalFileSystem:
-    """Files on this machine, or on a POSIX mount that every executor has at the same path.
+    """Files on this machine, or on a mount that every executor has at the same path.
 
     Args:
-        calls: the system calls to use.
-        durable: whether to sync. If False, a crash of the machine (not of a process) may lose published data.
-        parallel_calls: number of concurrent calls; more than 1 only helps on a network mount.
-        parallel_buckets: number of buckets that a task works on concurrently, with the same rule.
+        calls: of the system.
+        durable: whether to sync. If False, a crash of the machine (not a process) may lose published data.
+        parallel_calls: more than 1 only helps on a network mount.
+        parallel_buckets: of a task, likewise.
     """
 
     scheme = "file"
@@ -98,8 +98,7 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """Publish files as `FileSystem.put_all_if_absent` defines. Two or more files share a `syncfs`, which is faster
-        than an `fsync` of each (measured on ext4)."""
+        """Put files with one `syncfs` for several, faster than `fsync` of each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         run_parallel(self.parallel_calls, partial(self._write_aside, sync=not together), puts)

@@ -1,7 +1,4 @@
-"""System calls of the local file system, each with one atomic effect.
-
-Tests replace them underneath `LocalFileSystem` to inject crashes and faults.
-"""
+"""System calls with one atomic effect each, which tests replace to inject faults."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _HERE = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # three times as fast as os.fsencode
 _witnesses: dict[int, int] = {}
-"""Descriptors for `syncfs` by device, open until the process ends. See `_witness`."""
+"""By device, open until the process ends (see `_witness`)."""
 
 
 class PosixCalls(Protocol):
-    """System calls, one for each method. File descriptors are opaque. Errors are OSError with errno."""
+    """System calls, one for each method, with opaque descriptors. Errors are OSError with errno."""
 
     def open_new(self, path: str) -> int: ...
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int: ...
@@ -50,10 +47,10 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """System calls of the kernel. `syncfs` reports failed writes since Linux 5.8.
+    """System calls of the kernel, where `syncfs` reports failed writes since Linux 5.8.
 
     Args:
-        roots: absolute folders without links. Listings and deletions beneath a root never leave it.
+        roots: absolute, without links; listings and deletions never leave them.
     """
 
     def __init__(self, roots: Sequence[str] = ()) -> None:
@@ -148,9 +145,9 @@ class RealPosixCalls:
             os.close(fd)
 
     def _witness(self, fd: int, folder: str) -> int:
-        """Return a descriptor on the file system of `fd` that was opened before this process wrote there.
+        """Return a descriptor that was opened before this process wrote there.
 
-        `syncfs` reports a write-back error once on each descriptor, but not on one opened after the error was reported.
+        `syncfs` reports an error once on each descriptor, but not on later ones.
         """
         device = os.fstat(fd).st_dev
         if device not in _witnesses:
@@ -168,8 +165,7 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Call with a name relative to its folder, which is opened beneath its root. A path in no root is passed as it
-        is."""
+        """Call with a name in its folder, opened beneath its root if it has one."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:

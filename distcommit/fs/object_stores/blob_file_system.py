@@ -45,7 +45,7 @@ _COPY_POLL_S = 0.2
 
 
 class BlobFileSystem(ObjectStoreOperations):
-    """File system of one container. Paths are names with a leading slash."""
+    """A container, in which paths are names with a leading slash."""
 
     def __init__(self, requests: BlobRequests, scheme: str) -> None:
         self._requests, self.scheme = requests, scheme
@@ -84,8 +84,8 @@ class BlobFileSystem(ObjectStoreOperations):
         return self._requests.put(key_of(path), data, {_ID: uuid.uuid4().hex}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a closed staged file at its own target. If several callers try at once, more than one may succeed.
-        Raises OSError with EAGAIN if the store has not completed the copy after 30 s; the staged file remains then."""
+        """Publish a staged file at its own target, maybe for several callers. Raises OSError with EAGAIN if the copy is
+        incomplete after 30 s; the staged file remains."""
         staged = self._requests.head(key_of(source))
         if staged is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -116,7 +116,7 @@ class BlobFileSystem(ObjectStoreOperations):
 
 
 class PlainBlob(ChecksummingWriter):
-    """Writer of a blob, which is put by `close_file`. Raises FileExistsError then if the name is taken."""
+    """Writer of a blob at `close_file`, which raises FileExistsError."""
 
     def __init__(self, requests: BlobRequests, path: str) -> None:
         super().__init__()
@@ -130,13 +130,10 @@ class PlainBlob(ChecksummingWriter):
 
 
 class StagedBlob(ChecksummingWriter):
-    """Writer of a staged file. Between calls, it and the client buffer about one part (8 MiB) each.
+    """Writer of a staged file, with buffers of about 8 MiB here and in the client.
 
-    From 8 MiB on, `close_file` replaces the blob unconditionally, because `obstore` has no condition for parts. An
-    attempt that outlives its run can then recreate a deleted staged file. No log names that file, and the next run
-    deletes it with all task output of older runs.
-
-    If the process dies, the parts remain: Azure deletes them after a week, Google by a rule of the bucket.
+    From 8 MiB on, `close_file` replaces the blob unconditionally, because `obstore` has no condition for parts. So a
+    late attempt can recreate a deleted staged file, which no log names and the next run deletes.
     """
 
     def __init__(self, requests: BlobRequests, path: str, target: str) -> None:
@@ -186,7 +183,7 @@ def _is_staged(head: ObjectHead, path: str) -> bool:
 
 
 def _is_incomplete(head: ObjectHead) -> bool:
-    """Return whether the blob only reserves its name, or its copy is not complete."""
+    """Return whether a blob only reserves its name, or is being copied."""
     return not head.size_bytes and _TARGET in head.metadata and _EMPTY not in head.metadata
 
 

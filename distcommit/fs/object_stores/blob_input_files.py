@@ -1,6 +1,6 @@
-"""Folders of input files in Azure and Google Cloud Storage, with the calls of fsspec that `InputFolder` uses.
+"""Folders of input files in Azure and Google Cloud Storage, with fsspec's calls.
 
-Listings of the file system in `obstore` have no times, and other ETags than single blobs.
+`obstore`'s file system lists no times, and other ETags than blobs have.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ _BUFFER_BYTES = 1 << 20
 
 
 class InputBlobs:
-    """Objects of a container or bucket as files. `url` has scheme and authority."""
+    """A container's blobs as files; `url` has scheme and authority."""
 
     def __init__(self, url: str) -> None:
         self._requests = BlobRequests(url)
 
     def ls(self, folder: str, *, detail: bool) -> list[dict[str, Any]]:
-        """Return the files and folders in a folder, with details even without `detail`. Raises FileNotFoundError if
-        there are none.
-        """
+        """Return a folder's entries with details; raises FileNotFoundError for none."""
         folders, files = self._requests.list_details(folder_key_of(folder))
         if not folders and not files:
             raise FileNotFoundError(folder)
         return [{"name": name, "type": "directory"} for name in folders] + [_file(meta) for meta in files]
 
     def info(self, path: str) -> dict[str, Any]:
-        """Return the state of a file. Raises FileNotFoundError if it does not exist."""
+        """Return a file's state; raises FileNotFoundError."""
         return _file(self._requests.details(path))
 
     def isdir(self, path: str) -> bool:
@@ -43,7 +41,7 @@ class InputBlobs:
         return io.BufferedReader(_BlobReader(self._requests, path), _BUFFER_BYTES)
 
     def invalidate_cache(self) -> None:
-        """Do nothing, because listings are not cached."""
+        """Do nothing: listings are not cached."""
 
 
 class _BlobReader(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""Requests to one container of Azure Blob Storage or one bucket of Google Cloud Storage, with the package `obstore`.
+"""Requests to an Azure container or a Google bucket, with `obstore`.
 
 Credentials come from the environment, as `obstore` documents them. Azure: AZURE_STORAGE_ACCOUNT_NAME with
 AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, a service principal, a federated token's file, or the machine's
@@ -30,7 +30,7 @@ _RETRIES = 4
 _LEAST_PAUSE = timedelta(milliseconds=500)
 """Minimum pause before a retry. Google rejects a second write of one name within a second."""
 _REPEATS = 3
-"""How often a put or copy is sent if its response is lost: `obstore` repeats only other requests then."""
+"""How often a put or copy is sent if its response is lost, because `obstore` repeats only other requests then."""
 _STATUS = re.compile(r"status code: (\d{3})|code: (\d{3})\)")
 _XML = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)(?:\n|</Message>)", re.DOTALL)
 _ERRORS = {
@@ -46,7 +46,7 @@ _PREFIX = "distcommit_"
 
 
 class BlobRequests:
-    """Requests to a container. Connects at the first request. Picklable.
+    """Requests to a container, picklable, connected at the first.
 
     Errors are OSError: FileNotFoundError for a missing object, FileExistsError if a condition failed, EBUSY for a busy
     store. EIO also means that the response was lost.
@@ -55,7 +55,7 @@ class BlobRequests:
         url: scheme and authority, such as az://CONTAINER or gs://BUCKET.
 
     Raises:
-        ConfigurationError: at any request, if the container does not exist, or the credentials are incomplete.
+        ConfigurationError: without container, account or key file.
     """
 
     def __init__(self, url: str) -> None:
@@ -71,9 +71,8 @@ class BlobRequests:
     def put(
         self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced: ObjectHead | None = None
     ) -> ObjectHead | None:
-        """Write an object if the key is free, or, with `replaced`, if that is the present object. Return None if this
-        condition fails. The metadata must differ from that of all other puts, because it identifies this one after a
-        lost response."""
+        """Write an object if the key is free, or has the object `replaced`; otherwise return None. The metadata must be
+        unique, because it identifies this put after a lost response."""
         mode: Any = {"e_tag": replaced.etag, "version": replaced.generation} if replaced else "create"
         try:
             put = self._repeat(
@@ -103,7 +102,7 @@ class BlobRequests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return the names directly below a prefix, with one request for each 5,000 names."""
+        """Return names directly below a prefix, by a request for each 5,000."""
         folders, files = self.list_details(prefix)
         cut = len(prefix)
         return [FolderEntry(folder[cut:], True) for folder in folders] + [
@@ -117,7 +116,7 @@ class BlobRequests:
         return list(listing["common_prefixes"]), [dict(file) for file in listing["objects"] if file["path"] != prefix]
 
     def details(self, key: str) -> dict[str, Any]:
-        """Return an object's details. Raises FileNotFoundError if it does not exist."""
+        """Return an object's details; raises FileNotFoundError."""
         with self.errors_of(key):
             return dict(obstore.head(self._store, key))
 
@@ -126,7 +125,7 @@ class BlobRequests:
             return any(obstore.list(self._store, prefix, chunk_size=1))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object with its metadata if the target's key is free. The store may complete the copy later."""
+        """Copy an object with metadata to a free key, maybe completed later."""
         self._repeat(target, lambda: obstore.copy(self._store, source, target, overwrite=False))
 
     def delete(self, key: str) -> bool:
@@ -138,7 +137,7 @@ class BlobRequests:
         return True
 
     def open_parts(self, key: str, metadata: Mapping[str, str]) -> Any:
-        """Return a writer that sends a large object in parts, and on closing replaces any object at the key."""
+        """Return a writer in parts, which on closing replaces any object."""
         with self.errors_of(key):
             return obstore.open_writer(
                 self._store, key, attributes=dict(metadata), buffer_size=PART_BYTES, max_concurrency=1
@@ -216,8 +215,7 @@ def _head(answer: Any) -> ObjectHead:
 
 
 def _described(text: str) -> tuple[str, str]:
-    """Return the code and the message of the store's response, without the queries of URLs, which may contain a
-    signature."""
+    """Return code and message of a response, without URLs' queries, which may have signatures."""
     xml = _XML.search(text)
     if xml is not None:
         return xml[1], xml[2]

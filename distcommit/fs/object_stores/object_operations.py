@@ -1,4 +1,4 @@
-"""Operations that file systems of object stores share, and the state of an object."""
+"""Shared operations of object stores."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from distcommit.core.interfaces.file_system import FileAccess
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
 BLOB_SCHEMES = frozenset({"az", "abfss", "gs"})
-"""Schemes of Azure Blob Storage and Google Cloud Storage."""
 
 CALLS = 32
-"""Maximum number of concurrent requests."""
+"""Most concurrent requests."""
 
 PART_BYTES = 8 << 20
-"""Size in bytes of the parts in which a large object is sent."""
+"""Of a large object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,10 @@ class ObjectHead:
     """State of an object, without its bytes.
 
     Attributes:
-        size_bytes: size of the object in bytes.
-        etag: ETag without quotes.
-        metadata: the metadata that the writer set.
-        generation: number of the write in Google Cloud Storage; empty elsewhere.
+        size_bytes: of the object.
+        etag: without quotes.
+        metadata: from the writer.
+        generation: of the object in Google Cloud Storage; empty elsewhere.
     """
 
     size_bytes: int
@@ -38,7 +37,7 @@ class ObjectHead:
 
 
 class ObjectStoreOperations(NetworkFileOperations, Protocol):
-    """Operations of stores in which folders are key prefixes, and objects have no owner and mode."""
+    """Folders are key prefixes, and objects have no owner and mode."""
 
     has_folders: bool = False
     has_links: bool = False

@@ -38,7 +38,7 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class S3FileSystem(ObjectStoreOperations):
-    """File system of one S3 bucket. Paths are keys with a leading slash."""
+    """An S3 bucket, in which paths are keys with a leading slash."""
 
     scheme = "s3"
 
@@ -66,8 +66,8 @@ class S3FileSystem(ObjectStoreOperations):
             return None
 
     def checksum(self, path: str) -> int:
-        """Return the xxh3-64 checksum of a file; for a staged file, the one that its writer computed. Raises
-        FileNotFoundError if the upload of a staged file has ended or has other parts than were written."""
+        """Return the xxh3-64, for a staged file its writer's. Raises FileNotFoundError if the upload has ended or has
+        other parts."""
         head = self._requests.head(key_of(path))
         if head is not None and _STAGED in head.metadata:
             return self._staged(path)[0].checksum
@@ -83,8 +83,7 @@ class S3FileSystem(ObjectStoreOperations):
         return _put_new(self._requests, key_of(path), data, {}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a closed staged file at its own target by completing its upload. If several callers try at once, more
-        than one may succeed."""
+        """Publish a staged file at its own target by completing its upload, maybe for several callers."""
         marker = self._marker(source)
         if marker.target != target or not marker.closed:
             raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
@@ -99,8 +98,7 @@ class S3FileSystem(ObjectStoreOperations):
             self._requests.delete(key_of(source))
 
     def delete(self, path: str) -> bool:
-        """Delete a file as `FileSystem.delete` defines. The upload of a staged file is aborted first, so that no
-        process can complete it later."""
+        """Delete a file; a staged one's upload is aborted first, so that no process can complete it."""
         head = self._requests.head(key_of(path))
         if head is None:
             return False
@@ -120,8 +118,7 @@ class S3FileSystem(ObjectStoreOperations):
         return decode_marker(data, path)
 
     def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
-        """Return the marker and status of a staged file. Raises FileNotFoundError if its upload has ended or has other
-        parts than were written."""
+        """Return marker and status; raises FileNotFoundError if the upload has ended or has other parts."""
         marker = self._marker(path)
         parts = self._requests.uploaded_parts(key_of(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):
@@ -130,7 +127,7 @@ class S3FileSystem(ObjectStoreOperations):
 
 
 class S3Object(ChecksummingWriter):
-    """Writer of an object, which is put by `close_file`. Raises FileExistsError then if the name is taken."""
+    """Writer of an object at `close_file`, which raises FileExistsError."""
 
     def __init__(self, requests: S3Requests, path: str) -> None:
         super().__init__()
@@ -148,10 +145,10 @@ class S3Object(ChecksummingWriter):
 
 
 class S3Upload(ChecksummingWriter):
-    """Writer of a staged file: a multipart upload to the key where it will be published, with a marker in staging.
+    """Writer of a staged file: an upload to its published key, with a marker in staging.
 
-    The marker is put before the first part, so a sweep of staging finds every upload that has parts. A crash between
-    the requests that begin the upload and put the marker leaves an upload without parts.
+    The marker is put before the first part, so a sweep finds every upload with parts. A crash between the requests that
+    begin the upload and put the marker leaves an upload without parts.
     """
 
     def __init__(self, requests: S3Requests, path: str, target: str) -> None:
@@ -199,10 +196,9 @@ def _file_id(object_id: str, etag: str) -> int:
 
 
 def _etag_of(parts: Sequence[str]) -> str:
-    """Return the ETag that an object of these parts will have; empty if it is unknown.
+    """Return the ETag of an object of these parts, known only if theirs are MD5s.
 
-    It is known only if the ETags of the parts are MD5s. Otherwise, for example with a key management service, objects
-    are identified by checksum.
+    Otherwise, as with a key management service, checksums identify objects.
     """
     if not all(_MD5.fullmatch(etag) for etag in parts):
         return ""

@@ -1,4 +1,4 @@
-"""Requests to one S3 bucket, with the package `boto3`.
+"""Requests to an S3 bucket, with `boto3`.
 
 Endpoint, region and credentials come from the environment, as for every AWS client: AWS_ENDPOINT_URL, AWS_REGION,
 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, or the machine's role. The client may repeat a request whose
@@ -48,17 +48,17 @@ _ERRORS = {
 
 
 class S3Requests:
-    """Requests to a bucket, one per method unless documented otherwise. Connects at the first request. Picklable.
+    """Requests to a bucket, one per method unless documented, picklable, connected at the first.
 
     Errors are OSError: FileNotFoundError for a missing object or upload, FileExistsError if a condition failed, EAGAIN
     for concurrent requests for the key, EBUSY for a busy store. EIO also means that the response was lost.
 
     Args:
         bucket: its name.
-        options: boto3's client options for endpoint, region and credentials, in place of the environment's.
+        options: boto3's for endpoint, region and credentials, instead of the environment's.
 
     Raises:
-        ConfigurationError: at any request, if the bucket or the credentials are missing.
+        ConfigurationError: without bucket or credentials.
     """
 
     def __init__(self, bucket: str, options: Sequence[tuple[str, str]] = ()) -> None:
@@ -70,8 +70,8 @@ class S3Requests:
         return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
-        """Write an object and return its ETag. If `if_absent` is set, raise FileExistsError for a taken key. Try up to
-        ten times while the store reports concurrent requests for the key."""
+        """Write an object and return its ETag. With `if_absent`, raise FileExistsError. Try ten times during concurrent
+        requests for the key."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
         for remaining in reversed(range(_CONFLICTS)):
             try:
@@ -108,7 +108,7 @@ class S3Requests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return the names directly below a prefix, with one request for each thousand names."""
+        """Return names directly below a prefix, by a request for each thousand."""
         with self._errors_of(prefix):
             pages = list(
                 self._client.get_paginator("list_objects_v2").paginate(
@@ -127,18 +127,18 @@ class S3Requests:
             return bool(self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1).get("Contents"))
 
     def delete(self, key: str) -> None:
-        """Delete an object. A missing one is not an error."""
+        """Delete an object, if it exists."""
         with self._errors_of(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
-        """Begin an upload, which is invisible until `complete_upload`, and return its id."""
+        """Begin an upload, invisible until `complete_upload`."""
         with self._errors_of(key):
             upload_id = self._client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=dict(metadata))
         return str(upload_id["UploadId"])
 
     def upload_part(self, key: str, upload_id: str, number: int, data: bytes) -> str:
-        """Send a part and return its ETag. Numbers begin at 1. All parts except the last must have at least 5 MiB."""
+        """Send a part, numbered from 1, and return its ETag. All parts except the last must have at least 5 MiB."""
         with self._errors_of(key):
             response = self._client.upload_part(
                 Bucket=self._bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data, ContentMD5=_md5(data)
@@ -146,17 +146,13 @@ class S3Requests:
         return _plain(response["ETag"])
 
     def uploaded_parts(self, key: str, upload_id: str) -> list[str]:
-        """Return the ETags of an upload's parts in order, with one request for each thousand parts.
-
-        Raises FileNotFoundError if the upload was completed or aborted.
-        """
+        """Return the parts' ETags, by a request for each thousand; raises FileNotFoundError after the upload's end."""
         with self._errors_of(key):
             pages = self._client.get_paginator("list_parts").paginate(Bucket=self._bucket, Key=key, UploadId=upload_id)
             return [_plain(part["ETag"]) for page in pages for part in page.get("Parts", ())]
 
     def complete_upload(self, key: str, upload_id: str, etags: Sequence[str]) -> None:
-        """Publish the object of an upload. Raises FileExistsError if the key is taken, and FileNotFoundError if the
-        upload was completed or aborted."""
+        """Publish an upload; raises FileExistsError, or FileNotFoundError after its end."""
         parts = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in enumerate(etags, 1)]
         with self._errors_of(key):
             self._client.complete_multipart_upload(
@@ -168,12 +164,12 @@ class S3Requests:
             )
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Abort an upload and delete its parts. Raises FileNotFoundError if it was completed or aborted before."""
+        """Abort an upload; raises FileNotFoundError after its end."""
         with self._errors_of(key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
     def uploads_to(self, key: str) -> list[str]:
-        """Return the ids of uploads to the key that were neither completed nor aborted."""
+        """Return unfinished uploads to the key."""
         with self._errors_of(key):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
             uploads = [upload for page in pages for upload in page.get("Uploads", ())]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartUpload:
-    """Sender of the bytes of a multipart upload in parts of 8 MiB. Less than one part is in memory between calls.
+    """Sender of a multipart upload in parts of 8 MiB, less than one of which is in memory.
 
     An object has at most 78 GiB, because an upload has at most 10,000 parts.
     """
@@ -39,11 +39,9 @@ class PartUpload:
 
 
 class S3Stream(io.RawIOBase):
-    """Python stream that writes a new object. The object is visible and durable after `close`, and never replaces
-    another one.
+    """Stream into a new object, visible and durable after `close`, without replacing another.
 
-    An object of less than 8 MiB takes one request. A larger one is a multipart upload, which remains until
-    `discard_stream` is called if the process dies.
+    Below 8 MiB it takes one request. A larger upload of a dead process remains until `discard_stream`.
     """
 
     def __init__(self, requests: S3Requests, key: str) -> None:
@@ -72,11 +70,7 @@ class S3Stream(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Publish the object.
-
-        Raises:
-            FileExistsError: if the key is taken.
-        """
+        """Publish the object; raises FileExistsError."""
         if self.closed:
             return
         try:
@@ -88,11 +82,11 @@ class S3Stream(io.RawIOBase):
             super().close()
 
     def __del__(self) -> None:
-        """Leave an abandoned stream open, because closing it would publish the object."""
+        """Leave an abandoned stream open, because closing would publish it."""
 
 
 def discard_stream(requests: S3Requests, key: str) -> None:
-    """Delete the object at a key, and all unfinished uploads to the key."""
+    """Delete an object and its unfinished uploads."""
     for upload_id in requests.uploads_to(key):
         try:
             requests.abort_upload(key, upload_id)

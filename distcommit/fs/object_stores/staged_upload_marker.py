@@ -1,7 +1,4 @@
-"""Marker of a staged file in an object store: a small object with the id of the multipart upload.
-
-Specification: `conf/docs/reference/formats-data-files.md`.
-"""
+"""Marker of a staged file: a small object with its upload (`conf/docs/reference/formats-data-files.md`)."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ MARKER_VERSION = 1
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, which is read before any other field."""
+    """Format version, read first."""
 
 
 class UploadMarker(msgspec.Struct, frozen=True):
     """Marker of a staged file.
 
     Attributes:
-        version: format version.
-        upload_id: id of the upload.
-        target: path at which the file is published.
-        object_id: id in the metadata of the published object.
-        closed: whether all bytes were uploaded. Only then are the following fields set.
-        parts: ETags of the parts in order.
-        size_bytes: size of the file.
-        checksum: xxh3-64 over all bytes.
+        version: of the format.
+        upload_id: of the upload.
+        target: path to publish at.
+        object_id: in the published object's metadata.
+        closed: whether all bytes were uploaded, and the next fields are set.
+        parts: ETags in order.
+        size_bytes: of the file.
+        checksum: xxh3-64 of all bytes.
     """
 
     version: int
@@ -47,12 +44,7 @@ def encode_marker(marker: UploadMarker) -> bytes:
 
 
 def decode_marker(data: bytes, path: str) -> UploadMarker:
-    """Decode the marker of a staged file.
-
-    Raises:
-        UnknownVersionError: if another version of the format wrote it.
-        CorruptError: if it is malformed.
-    """
+    """Decode a marker; raises UnknownVersionError or CorruptError."""
     try:
         version = from_json(data, _Version).version
         if version == MARKER_VERSION:

@@ -1,5 +1,4 @@
-"""The branches of a task flow: chains of converters and checkers, the fork, writers, and rejected records.
+"""The branches of a task flow: chains of constructs, the fork, writers, and rejected records.
 
-A branch must not know other work units than its own. Start reading at `all_branches`, then
-`error_branches` for rejected records.
+A branch must not know other work units than its own. Start reading at `all_branches`.
 """

@@ -1,4 +1,4 @@
-"""All branches of one attempt: chains, fork, writers, and counts. Rejected records are in `error_branches`."""
+"""All branches of one attempt."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 logger = logging.getLogger(__name__)
 
 _Output = tuple[Sequence[TracedBatch], Rejections]
-"""The chain's output of a batch, and the rejected rows."""
+"""A batch's output, and rejected rows."""
 
 
 class Branches:
-    """All branches of one attempt at a work unit. Call `open` first.
+    """All branches of one attempt, from `open` on.
 
     After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` has returned True.
 
-    A reprocess unit reads rejected records again. It has only the branch that rejected them, and all errors belong to
-    it. If all branches rejected the records, the unit has all branches.
+    A reprocess unit has only the branch that rejected its records, to which all errors belong, or all branches if all
+    rejected them.
 
     Args:
-        identity: run, work unit and attempt.
+        identity: of the attempt.
 
     Attributes:
-        pipelines: the branches.
+        pipelines: one for each branch.
     """
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
@@ -83,7 +83,7 @@ class Branches:
         self._unreadable_count = 0
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
-        """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
+        """Start the work unit in all constructs, and open the writers."""
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
                 begin_stage(stage, self._unit, schema_store)
@@ -92,18 +92,18 @@ class Branches:
             pipeline.open(partial(self._open, pipeline), schema, schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""
+        """Pass holes to the first branch's writer, which records them for all."""
         if holes:
             self.pipelines[0].note_holes(holes)
 
     def route(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
-        """Pass a batch through converters, checkers and the fork to the writers, with the holes before its end.
+        """Pass a batch, with the holes before its end, through constructs to the writers.
 
-        Writers receive the batch only after all of it has passed all converters and checkers.
+        Writers receive it only after all of it has passed.
 
         Raises:
-            RecordError: if a rejected record must fail the work unit.
-            ConfigurationError: if a converter, checker or fork fails, breaks its contract, or exceeds its time limit.
+            RecordError: for a rejected record that must fail the work unit.
+            ConfigurationError: if a construct fails, breaks its contract, or exceeds its time limit.
         """
         self._schema = batch.schema
         if self._is_plain:
@@ -129,10 +129,10 @@ class Branches:
         self._is_whole, self._tallied = True, []
 
     def discard_failed_counts(self) -> bool:
-        """After an error, remove the counts of the failed batch, if no writer has received any part of the batch.
+        """After an error, remove the counts of a batch that no writer has received.
 
-        Return whether the writers of all branches have received the same whole batches, so that these may be prepared.
-        If an optional branch has failed, return False: the work unit is then read again without that branch.
+        Return whether all writers have the same whole batches, which may be prepared. If an optional branch failed,
+        return False: the work unit is read again without it.
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
@@ -161,7 +161,7 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer for records of this schema. A diverted branch gets the writer of its error branch."""
+        """Open a branch's writer; a diverted branch gets that of its error branch."""
         if pipeline.rejects_all:
             return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -171,7 +171,7 @@ class Branches:
         return self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
 
     def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
-        """Return the branch's identity and staging area. A branch other than `main` has its own folder."""
+        """Return a branch's identity and area, in its own folder except for `main`."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
@@ -180,17 +180,17 @@ class Branches:
         return replace(self._identity, branch=branch, store_id=self._flow.store_id, metrics=metrics), area
 
     def note_problems(self, count: int, texts: Sequence[str]) -> None:
-        """Report the converters' notes and unreadable inputs as checks that have no effect, and count the inputs."""
+        """Report converters' notes and unreadable inputs as checks without effect."""
         self._unreadable_count, first = count, self.pipelines[0]
         first.outcomes += converter_notes(self._flow.stages, *(pipeline.stages for pipeline in self.pipelines))
         first.outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
-        """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
+        """Run the task checkers, and pass offsets of filtered records to writers. Only `prepare` may follow.
 
         Args:
-            reached: the attempt's actual high watermark.
-            recorded: filtered records that superseded files had recorded. They are recorded again.
+            reached: actual high watermark.
+            recorded: filtered records of superseded files, to record again.
 
         Raises:
             QualityError: if a mandatory task checker fails.
@@ -210,12 +210,11 @@ class Branches:
 
     @property
     def prepares_in_background(self) -> bool:
-        """Whether `prepare` may run in another thread, and whether that saves time."""
+        """Whether `prepare` may run in another thread, and saves time."""
         writers = (*(pipeline.writer for pipeline in self.pipelines), *self._errors.writers)
         return all(writer is not None and writer.prepares_in_background for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
-        """Prepare the commits of all branches and error branches."""
         results, holes = list[BranchResult](), self._holes
         for pipeline in self.pipelines:
             results.append(pipeline.prepare(holes))
@@ -227,7 +226,7 @@ class Branches:
         return [self._shared, self._router, *(pipeline.chain for pipeline in self.pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
-        """Return the branches' results of a failed attempt: counts and errors."""
+        """Return a failed attempt's counts and errors."""
         return tuple(pipeline.failed() for pipeline in self.pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
@@ -245,7 +244,7 @@ class Branches:
         return {activity_in(count.branch, count.construct): count.seconds for count in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
-        """Return the ids of the dataset's schemas by converter, oldest first, including those of this attempt."""
+        """Return schema ids by converter, oldest first, with this attempt's."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self.pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
@@ -260,7 +259,7 @@ class Branches:
                 logger.warning("a writer could not be aborted", exc_info=True)
 
     def _note_filtered(self, reached: Watermark, recorded: Filtered) -> Sequence[SkippedRange]:
-        """Record which input records were filtered: in a file of one writer, or else as the returned holes."""
+        """Record filtered records in one writer's file, or return them as holes."""
         sets = {branch: parsed(text) for branch, text in recorded.positions.items()}
         for pipeline in self.pipelines:
             if pipeline.filtered.count():
@@ -284,7 +283,7 @@ class Branches:
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of filtered records by converter or checker, added to the counts in `before`."""
+    """Add filtered records by construct to `before`."""
     counts = dict(before)
     for construct in constructs:
         if construct.filtered:
@@ -294,7 +293,7 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
 
 
 def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
-    """Return the whole range that was read, as holes. Used if no record was written."""
+    """Return the whole range as holes, if no record was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
@@ -307,7 +306,7 @@ def _shown(branch: str) -> str:
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
-    """Return the source positions of records that came from these rows; None without provenance."""
+    """Return source positions of rows; None without provenance."""
     if provenance is None:
         return None
     columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]

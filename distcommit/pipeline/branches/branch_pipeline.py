@@ -1,4 +1,4 @@
-"""One branch in one attempt: its chain, writer, task checkers and failure."""
+"""One branch in one attempt."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 
 @dataclass(slots=True)
 class BranchPipeline:
-    """One branch in one attempt at a work unit.
+    """One branch in one attempt, which fails by errors raised here.
 
-    An error raised here fails the branch. If the branch failed in an earlier attempt at this work unit
-    (`branch.error`), the branch is *diverted*: it rejects all records, and its writer writes to the error branch.
+    If it failed in an earlier attempt (`branch.error`), it is *diverted*: it rejects all records into the error branch.
 
     Attributes:
-        branch: the branch of the task flow.
-        unit: the work unit.
-        construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
-        chain: the converters and row checkers in progress.
-        checks: the task checkers in progress.
-        writer: the sink's writer, once it is open.
-        read: input records that the branch received.
-        written: records passed to the writer.
-        rejected: rejected input records.
-        with_output: input records that resulted in at least one written record.
-        filtered: offsets of the input records that resulted in no written record.
-        outcomes: results of the task checkers.
-        writing_s: seconds spent in the writer.
-        writer_properties: the properties that the writer recorded, once it is prepared.
-        error: why the branch failed.
-        error_construct: the converter, checker or writer that failed.
+        branch: of the flow.
+        unit: to process.
+        construct_seconds: limit for each construct and batch; 0 for none.
+        chain: in progress.
+        checks: in progress.
+        writer: once it is open.
+        read: input records.
+        written: records.
+        rejected: input records.
+        with_output: input records with at least one written record.
+        filtered: offsets of input records without.
+        outcomes: of task checkers.
+        writing_s: in the writer.
+        writer_properties: once it is prepared.
+        error: of the branch.
+        error_construct: that failed.
     """
 
     branch: Branch
@@ -75,20 +74,18 @@ class BranchPipeline:
 
     @property
     def rejects_all(self) -> bool:
-        """Whether the branch is diverted."""
         return bool(self.branch.error)
 
     @property
     def counts(self) -> BranchCounts:
-        """The counts of input records so far."""
+        """Of input records so far."""
         return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.with_output)
 
     @contextmanager
     def at(self, construct: str = "") -> Iterator[None]:
-        """Record an error of the block as a failure of the branch, in `construct` or else in the current step of the
-        chain.
+        """Record the block's error as the branch's, in `construct` or the chain's step.
 
-        If the branch is diverted, the error fails the whole attempt.
+        If the branch is diverted, it fails the attempt.
         """
         try:
             with foreign_errors():
@@ -100,7 +97,6 @@ class BranchPipeline:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Attribute errors of the block to the sink, and add its time to `writing_s`."""
         began_s = time.perf_counter()
         with self.at(self.branch.sink.name):
             yield
@@ -116,11 +112,11 @@ class BranchPipeline:
         schema: pa.Schema | None,
         schema_store: SchemaStore | None = None,
     ) -> None:
-        """Start the work unit in all converters and checkers, and open the writer with the schema of its records.
+        """Start the work unit in all constructs, and open the writer.
 
         Args:
-            open_writer: opens the writer; its argument is the schema, or None if only the records determine it.
-            schema: the schema of the branch's input, or None.
+            open_writer: gets the schema, or None if only records determine it.
+            schema: of the input, or None.
             schema_store: where converters keep schemas.
         """
         for stage in self.stages:
@@ -135,9 +131,9 @@ class BranchPipeline:
                 self.checks.append(check.checker.begin())
 
     def _known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
-        """Return the schema of the branch's records, or None if only the records determine it.
+        """Return the records' schema, or None if only they determine it.
 
-        If a converter does not accept the columns, `run` raises for the first record. A fork may send none.
+        Columns that a converter does not accept fail only at a record, because a fork may send none.
         """
         try:
             with foreign_errors():
@@ -146,9 +142,7 @@ class BranchPipeline:
             return None
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
-        """Return the chain's output and the rejected rows. Raises RecordError or ConfigurationError, see
-        `Chain.run`.
-        """
+        """Return output and rejected rows; raises the errors of `Chain.run`."""
         if self.rejects_all:
             reason = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}
@@ -156,11 +150,11 @@ class BranchPipeline:
             return self.chain.run(batches)
 
     def write(self, traceds: Sequence[TracedBatch], origins_of: Callable[[Rows | None], Origins | None]) -> None:
-        """Pass records to the task checkers and the writer in source order.
+        """Pass records to task checkers and writer in source order.
 
         Args:
-            traceds: output of the chain for one batch.
-            origins_of: returns the source positions of records, given the rows that they came from.
+            traceds: of one batch.
+            origins_of: returns source positions of rows.
         """
         if not traceds or self.writer is None:
             return
@@ -183,13 +177,10 @@ class BranchPipeline:
                 self.written += length
 
     def run_task_checks(self, *, decides: bool) -> str:
-        """Run the task checkers.
+        """Run the task checkers; return failed mandatory checks, or an empty text.
 
         Args:
-            decides: whether mandatory checkers can fail the branch. If false, all results are informational.
-
-        Returns:
-            the failed mandatory checks with their details; empty if there are none.
+            decides: whether these can fail the branch.
         """
         if self.rejects_all:
             return ""
@@ -208,20 +199,19 @@ class BranchPipeline:
         return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes to the writer."""
         if self.writer is not None:
             with self.at(self.branch.sink.name):
                 self.writer.note_holes(holes)
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Pass the offsets of filtered records to the writer. Return whether the writer stores them."""
+        """Pass filtered offsets to the writer; return whether it stores them."""
         if self.writer is None:
             return False
         with self.at(self.branch.sink.name):
             return self.writer.note_filtered(filtered)
 
     def prepare(self, holes: Sequence[SkippedRange]) -> BranchResult:
-        """Prepare the writer's commit, with these holes. A diverted branch prepares nothing."""
+        """Prepare the writer's commit; a diverted branch prepares nothing."""
         if self.rejects_all or self.writer is None:
             return self._result(Prepared(holes=holes), self.branch.error, self.branch.error_construct)
         with self._writing():
@@ -231,7 +221,7 @@ class BranchPipeline:
         return self._result(replace(prepared, holes=(*prepared.holes, *holes)))
 
     def failed(self) -> BranchResult:
-        """Return the result of a failed attempt: counts, check outcomes and the error."""
+        """Return counts, check outcomes and the error."""
         return self._result(Prepared(), self.error, self.error_construct)
 
     def _result(self, prepared: Prepared, error: str = "", error_construct: str = "") -> BranchResult:
@@ -250,7 +240,7 @@ class BranchPipeline:
 
 
 def check_infos(sink: Sink, infos: Sequence[object]) -> None:
-    """Raise ConfigurationError if a commit info cannot be stored."""
+    """Raise ConfigurationError if an info cannot be stored."""
     try:
         check_plain(list(infos))
     except TypeError as error:

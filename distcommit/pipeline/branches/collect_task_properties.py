@@ -1,4 +1,4 @@
-"""Collect the properties that the parts of an attempt record: extraction, converters, checkers and writers."""
+"""Collection of the properties that an attempt's parts record."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from distcommit.pipeline.task_flow import TaskFlow
 def properties_of_parts(
     flow: TaskFlow, pipelines: Sequence[BranchPipeline], extraction: RecordsProperties | None
 ) -> TaskProperties:
-    """Return the properties of the extraction and of all converters and checkers.
+    """Return properties of extraction and constructs.
 
     Raises:
-        ConfigurationError: if a property cannot be stored, or a limit is exceeded.
+        ConfigurationError: if one cannot be stored, or a limit is exceeded.
     """
     properties: TaskProperties = {}
     if extraction is not None:
@@ -38,7 +38,7 @@ def properties_of_parts(
 
 
 def with_properties_of_writers(properties: TaskProperties, pipelines: Sequence[BranchPipeline]) -> TaskProperties:
-    """Return the properties with those of the prepared writers. Raises as `properties_of_parts`."""
+    """Add the writers' properties; raises as `properties_of_parts`."""
     for pipeline in pipelines:
         properties = with_properties(properties, f"{pipeline.branch.name}.writer", pipeline.writer_properties)
     return properties

@@ -1,4 +1,4 @@
-"""Run a chain of converters and checkers on a batch, and track the input row that each record came from."""
+"""A chain of constructs on a batch, with the input row of each record."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Rejection:
     """The rejection of an input record.
 
     Attributes:
-        construct: name of the converter, checker or fork.
-        reason: why it rejected the record.
+        construct: its name.
+        reason: for the error branch.
     """
 
     construct: str
@@ -34,16 +34,16 @@ class Rejection:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one converter or checker in an attempt.
+    """Counts of a construct.
 
     Attributes:
-        records_in: records received.
-        records_out: records returned.
-        rejected: rejected input records.
+        records_in: received.
+        records_out: returned.
+        rejected: input records.
         filtered: dropped records.
         noted: records that failed an informational check.
-        seconds: time spent.
-        declared: the last input schema, and the output schema that the converter declared for it.
+        seconds: spent.
+        declared: last input schema, and the converter's output schema for it.
     """
 
     records_in: int = 0
@@ -55,7 +55,7 @@ class Tally:
     declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
     def declared_schema(self, converter: Converter, schema: pa.Schema, unit: WorkUnit) -> pa.Schema | None:
-        """Return the converter's declared output schema. The converter is called once for each input schema."""
+        """Return the output schema, asked for once for each input schema."""
         last = self.declared
         if last is None or (last[0] is not schema and not last[0].equals(schema, check_metadata=True)):
             last = self.declared = schema, converter.convert_schema(schema, unit)
@@ -69,14 +69,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of converters and checkers in one attempt.
+    """A chain of constructs in one attempt.
 
     Attributes:
-        stages: the converters and checkers, in order.
-        unit: the work unit.
-        seconds: seconds that each may work on a batch; 0 for no limit.
-        tallies: counts of each stage.
-        at: the stage that is running, or that ran last.
+        stages: in order.
+        unit: to process.
+        seconds: limit of each on a batch; 0 for none.
+        tallies: by stage.
+        at: current or last stage.
     """
 
     stages: Sequence[Stage]
@@ -93,8 +93,7 @@ class Chain:
         return [stage.name for stage in self.stages]
 
     def known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
-        """Return the schema of the output for an input schema, without its metadata; None if only the records determine
-        one of them.
+        """Return the output's schema without metadata, or None if only records determine it.
 
         Raises ConfigurationError if a converter does not accept the columns before it.
         """
@@ -106,14 +105,14 @@ class Chain:
         return None if schema is None else schema.remove_metadata()
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
-        """Return the output pieces, and the rejected rows of the extractor's batch.
+        """Return output pieces with ascending rows, and rejected rows.
 
-        If an input row is rejected, the output contains no record that came from it. The rows of each output piece
-        ascend. A stage that does not accept records grouped by schema receives runs of records in source order.
+        A rejected row has no output. A stage that does not accept records grouped by schema receives runs in source
+        order.
 
         Raises:
             RecordError: if a rejected record must fail its work unit.
-            ConfigurationError: if a stage cannot process its input, breaks its contract, or exceeds its time limit.
+            ConfigurationError: if a stage can't process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
         current = list(batches)
@@ -134,7 +133,7 @@ class Chain:
 
 
 def without_rows(batches: Iterable[TracedBatch], rejected: Iterable[int]) -> list[TracedBatch]:
-    """Return the pieces without the records that came from these rows. Empty pieces are left out."""
+    """Remove records of these rows, and empty pieces."""
     excluded = np.fromiter(rejected, np.int64)
     if len(excluded):
         batches = [traced.only(~np.isin(traced.origin_rows(), excluded)) for traced in batches]
@@ -185,7 +184,7 @@ def _converted(
 
 
 def _rows_of(stage: Stage, converter: Converter, converted: Converted, rows: int) -> Rows | None:
-    """Return the validated input row of each output record; None if rows are unchanged."""
+    """Validate input rows; None if unchanged."""
     records = converted.records.num_rows
     if converted.rows is None:
         if records != rows:
@@ -234,7 +233,6 @@ def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int
 
 
 def rejection_error(construct: str, reason: str) -> RecordError:
-    """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
         RECORD_REJECTED,
         id="RECORD_REJECTED",

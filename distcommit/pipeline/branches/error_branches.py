@@ -1,4 +1,4 @@
-"""Error branches: rejected input records are written to files of their own, with the step and the reason."""
+"""Error branches: files of rejected input records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.sink import AttemptFiles
 
 Rejections = Mapping[int, Rejection]
-"""Rejections by row of the extractor's batch."""
+"""By row of the extractor's batch."""
 
 
 class ErrorBranches:
-    """The error branches of one attempt. Each is opened on first use.
+    """An attempt's error branches, opened on first use.
 
     Args:
         open_writer: opens the writer of an error branch, by its name.
@@ -30,22 +30,20 @@ class ErrorBranches:
 
     @property
     def writers(self) -> Collection[AttemptFiles]:
-        """The open writers, in order of opening."""
         return self._writers.values()
 
     def writer(self, name: str) -> AttemptFiles:
-        """Return the writer of an error branch, opened on first use."""
         if name not in self._writers:
             self._writers[name] = self._open_writer(name)
             self._diverted[name] = 0
         return self._writers[name]
 
     def divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected records of the input batch, unchanged and in source order, to the error branches.
+        """Write rejected records of a batch, unchanged and in order.
 
         Args:
             batch: the extractor's batch.
-            rejected: the rejections of each branch, by its name; of all branches, with an empty name.
+            rejected: by branch; an empty name for all.
         """
         for name, rejections in _by_error_branch(rejected).items():
             writer, errors = self.writer(name), _rejected_records(batch, rejections)
@@ -54,7 +52,7 @@ class ErrorBranches:
             self._diverted[name] += len(rejections)
 
     def prepare(self, sink: str) -> list[BranchResult]:
-        """Prepare the commits of the open error branches, whose files a sink with this name publishes."""
+        """Prepare error branches, which a sink of this name publishes."""
         return [_prepared(name, sink, self._diverted[name], writer) for name, writer in self._writers.items()]
 
 
@@ -71,7 +69,6 @@ def _prepared(branch: str, sink: str, rejected: int, writer: AttemptFiles) -> Br
 
 
 def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
-    """Return the rejected rows of each error branch, each row with the branch that rejected it."""
     by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
     for branch, rejections in rejected:
         if rejections:
@@ -81,9 +78,6 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
 
 
 def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
-    """Return rejected input records, unchanged, with columns for the branch and step that rejected them and the
-    reason.
-    """
     rows = sorted(rejected)
     branches, reason = zip(*(rejected[row] for row in rows), strict=True)
     reasons = ([rejection.construct for rejection in reason], [rejection.reason for rejection in reason])

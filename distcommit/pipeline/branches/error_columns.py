@@ -1,4 +1,4 @@
-"""The columns of error files: the source's columns, renamed if they conflict, and the error columns."""
+"""The columns of error files."""
 
 from __future__ import annotations
 
@@ -8,35 +8,31 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""Names of the added columns: the branch that rejected the record (empty: all branches), the step, and the reason."""
+"""Rejecting branch (empty: all), step, and reason."""
 
 _SUFFIX = "_of_source"
 _CONFLICTING = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_SUFFIX})*", re.IGNORECASE)
-"""Matches the source columns that are renamed, in any case.
-
-These are columns named like an error column, and columns named like a renamed column.
-"""
+"""Source columns to rename, in any case: named like an error column or a renamed one."""
 
 
 def error_schema(options: pa.Schema) -> pa.Schema:
-    """Return the schema of an error file for records with the source's schema."""
+    """Return the schema of an error file."""
     own = [field.with_name(_stored_name(field.name)) for field in options]
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in ERROR_COLUMNS)])
 
 
 def error_records(records: pa.RecordBatch, *error_columns: Sequence[str]) -> pa.RecordBatch:
-    """Return source records as rows of an error file. `error_columns` has the values of `ERROR_COLUMNS`."""
+    """Return an error file's rows; `error_columns` are values of `ERROR_COLUMNS`."""
     columns = [*records.columns, *(pa.array(values, pa.string()) for values in error_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=error_schema(records.schema))
 
 
 def given_records(records: pa.RecordBatch, written: pa.Schema) -> pa.RecordBatch:
-    """Return rows of an error file as the source's records.
+    """Return an error file's rows as the source's records.
 
     Args:
-        records: rows as read from the file.
-        written: the schema of the records that were written. Parquet stores seconds and day-milliseconds as another
-            type.
+        records: as read.
+        written: their schema; Parquet stores seconds and day-milliseconds as another type.
     """
     columns, fields = [], []
     for column, field in zip(records.columns, written, strict=True):

@@ -1,4 +1,4 @@
-"""Routing of records to branches, by the fork."""
+"""Routing of records by the fork."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FORK = "fork"
 
 
 class Router:
-    """Sends the records of one attempt to the branches that the flow's fork chooses.
+    """An attempt's router.
 
     Attributes:
-        names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.
-        tallies: the counts, one for each name.
+        names: `["fork"]` if it drops records, counted by this name; otherwise empty.
+        tallies: by name.
     """
 
     def __init__(self, flow: TaskFlow) -> None:
@@ -36,14 +36,14 @@ class Router:
     def route(
         self, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
     ) -> Mapping[str, list[TracedBatch]]:
-        """Return the pieces for each branch. Add records that the fork rejects to `rejected`.
+        """Return pieces by branch, and add rejections to `rejected`.
 
         Args:
             batches: the records at the fork.
-            rows: row count of the extractor's batch.
-            rejected: rejections so far, by row.
-            only: for reprocessed records, the branch that had rejected them; other branches have their copy. If the
-                fork no longer sends a record to this branch, the record is rejected by this branch again.
+            rows: of the extractor's batch.
+            rejected: by row.
+            only: branch that had rejected reprocessed records, whose other copies are published. A record that now goes
+                elsewhere is rejected again.
 
         Raises:
             RecordError: if a rejected record must fail its work unit.
@@ -76,7 +76,7 @@ class Router:
     def _send(
         self, fork: ForkOperator, traced: TracedBatch, routed: Mapping[str, list[TracedBatch]]
     ) -> npt.NDArray[np.bool_]:
-        """Add the records to the branches that the fork chooses. Return a mask of the records without a branch."""
+        """Add records to the chosen branches; return a mask of those without."""
         names = self._branches
         accepting = [name for name in names if fork.accepts(name, traced.records.schema)]
         chosen = fork.choose(traced.records, accepting) if accepting else {}
@@ -98,9 +98,7 @@ class Router:
 
 
 def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the extractor's rows: true if the pieces contain a record that came from the row, otherwise
-    false.
-    """
+    """Return a mask of the extractor's rows with a record."""
     mask = np.zeros(rows, bool)
     for traced in batches:
         mask[traced.origin_rows()] = True

@@ -1,4 +1,4 @@
-"""Restore the source order of records that a converter has grouped by schema."""
+"""Restoring of the source order after grouping by schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.pipeline.branches.traced_batch import TracedBatch
 
 
 def ascending(traced: TracedBatch) -> TracedBatch:
-    """Return the piece sorted by row. The sort is stable."""
+    """Sort by row, stably."""
     if traced.rows is None or (traced.rows[1:] >= traced.rows[:-1]).all():
         return traced
     order = np.argsort(traced.rows, kind="stable")
@@ -19,16 +19,15 @@ def ascending(traced: TracedBatch) -> TracedBatch:
 
 
 def by_first_row(batches: Iterable[TracedBatch]) -> list[TracedBatch]:
-    """Return the non-empty pieces, sorted by their first row."""
+    """Return non-empty pieces by first row."""
     return sorted((traced for traced in batches if traced.records.num_rows), key=_first)
 
 
 def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = True) -> list[TracedBatch]:
-    """Return one piece with ascending rows for each schema, in the order in which the schemas first occur.
+    """Return one piece for each schema, in first order, with ascending rows.
 
     Args:
-        batches: pieces with ascending rows.
-        with_metadata: whether schemas that differ only in schema metadata are kept apart. Field metadata always counts.
+        with_metadata: whether schema metadata separates; field metadata always does.
     """
     groups: list[tuple[pa.Schema, list[TracedBatch]]] = []
     for traced in batches:
@@ -42,15 +41,12 @@ def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = Tr
 
 
 def in_source_order(batches: Sequence[TracedBatch]) -> list[TracedBatch]:
-    """Split pieces with ascending rows into runs, so that the runs together are in source order.
-
-    Records of one row keep the order of their pieces.
-    """
+    """Split pieces into runs in source order. Records of one row keep the order of their pieces."""
     return [batches[number].slice(begin, length) for number, begin, length in runs_of(batches)]
 
 
 def runs_of(batches: Sequence[TracedBatch]) -> list[tuple[int, int, int]]:
-    """Return the runs of `in_source_order`: index of the piece, first record, and length."""
+    """Return runs: piece, first record, and length."""
     if len(batches) < 2:
         return [(number, 0, traced.records.num_rows) for number, traced in enumerate(batches)]
     rows = np.concatenate([traced.origin_rows() for traced in batches])

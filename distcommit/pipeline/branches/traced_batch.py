@@ -1,4 +1,4 @@
-"""Records of one schema, each with the row of the extractor's batch that it came from."""
+"""Records of one schema with their input rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class TracedBatch:
 
     Attributes:
         records: the records.
-        rows: for each record, the row of the extractor's batch that it came from. None if the records are exactly those
-            rows.
+        rows: of the extractor's batch by record; None if the records are exactly those.
     """
 
     records: pa.RecordBatch
@@ -29,7 +28,7 @@ class TracedBatch:
         return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
 
     def only(self, keep: npt.NDArray[np.bool_]) -> TracedBatch:
-        """Return the records for which `keep` is true."""
+        """Filter the records."""
         if keep.all():
             return self
         return TracedBatch(self.records.filter(pa.array(keep)), self.origin_rows()[keep])

@@ -1,4 +1,4 @@
-"""Time limits of converters and checkers, and the process that enforces them.
+"""Time limits of constructs.
 
-This package must not change records. Start reading at `time_limit`.
+Must not change records. Start reading at `time_limit`.
 """

@@ -1,4 +1,4 @@
-"""The time limit of converters and checkers. Exceeding it on one batch or schema fails the attempt."""
+"""The time limit of constructs on a batch or schema, which fails the attempt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import NoReturn, Protocol
 from distcommit.core.errors import TimeLimitError
 
 _AGAIN_S = 1.0
-"""Interval of repeated alarms in seconds, for code that catches the first error."""
+"""Seconds between repeated alarms, for code that catches the first error."""
 
 
 class Watch(Protocol):
-    """Kills the process if a converter or checker does not return. A signal cannot interrupt native code."""
+    """Kills the process if a construct does not return from native code, which no signal interrupts."""
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the clock of a converter or checker with this limit."""
+        """Start the clock."""
 
     def end(self) -> None:
-        """Stop the clock, because the converter or checker has returned."""
+        """Stop the clock."""
 
 
 _watches: list[Watch] = []
@@ -30,7 +30,7 @@ _watches: list[Watch] = []
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Report each converter and checker that has a limit to the watch, within the block."""
+    """Report constructs with a limit to the watch."""
     _watches.append(watch)
     try:
         yield
@@ -40,10 +40,10 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 @contextmanager
 def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
-    """Raise an error in the block once it has run for `seconds`; 0 for no limit.
+    """Raise an error in the block after `seconds`; 0 for no limit.
 
-    The process's alarm signal raises the error. It therefore works only in the main thread, where Spark's workers run
-    tasks. Blocking calls are interrupted. Native code that does not check for signals is left to the `Watch`.
+    It works by the alarm signal, only in the main thread, where Spark's workers run tasks. Blocking calls are
+    interrupted; native code is left to the `Watch`.
 
     Raises:
         TimeLimitError: with the name of the converter or checker.

@@ -1,8 +1,7 @@
-"""A process beside the worker that kills the worker if native code exceeds its time limit.
+"""A process that kills the worker if native code exceeds its time limit.
 
-Native code does not notice the signal of `pipeline.limits.time_limit`. If a call has not returned well after its
-limit, the watchdog process records the work unit as failed, durably, and kills the worker. The next attempt at the
-task skips that work unit and reads all others (`engine.reading.worker_deaths`).
+Well after the limit, it records the work unit as failed, durably, and kills the worker. The next attempt skips that
+work unit (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations
@@ -31,19 +30,17 @@ from distcommit.stores.state.task_states import TaskStateWriter
 logger = logging.getLogger(__name__)
 
 LEAST_MARGIN_S = 5
-"""Minimum seconds after the limit in which the signal may still end the call.
-
-The margin is also at least as long as the limit.
-"""
+"""Minimum seconds after the limit in which the signal may still end the call. The margin is also at least as long as
+the limit."""
 
 
 class Watchdog:
-    """The watchdog process of one task. It runs within the block, if the flow has converters or checkers and a limit.
+    """The watchdog process of a task with constructs and a limit.
 
     Args:
-        writer: writes the run's task states. Only the watchdog process uses it.
+        writer: of task states, used only by that process.
         least_margin_s: see `LEAST_MARGIN_S`.
-        record_s: seconds after which the worker is killed even if the store cannot be written.
+        record_s: seconds until the worker is killed even without a record.
     """
 
     def __init__(
@@ -70,10 +67,10 @@ class Watchdog:
 
     @contextmanager
     def working_on(self, bucket: int, failed: TaskState) -> Iterator[None]:
-        """Set the failure that is recorded if a call within the block does not return.
+        """Set the failure to record.
 
         Args:
-            failed: the task state of a failed attempt at the work unit.
+            failed: state of a failed attempt.
         """
         if self._memory is None:
             yield
@@ -85,7 +82,7 @@ class Watchdog:
             self._put_unit(b"")
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the clock. Outside `working_on`, the worker is killed without a record."""
+        """Start the clock; outside `working_on`, no failure is recorded."""
         if self._memory is None:
             return
         name = construct.encode()[: TEXTS_AT - NAME_AT]
@@ -102,7 +99,7 @@ class Watchdog:
         self._sizes = (*self._sizes[:2], len(unit))
 
     def _start(self) -> None:
-        """Start the process. Its input is in memory that other processes cannot open."""
+        """Start the process, whose input is in memory that others cannot open."""
         path = "\n".join(_import_path()).encode()
         store = pickle.dumps((self._flow.hidden, self._writer))
         self._descriptor = os.memfd_create("distcommit-watchdog")
@@ -134,7 +131,6 @@ class Watchdog:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill and reap the process. It is idle while no converter or checker runs."""
     process.kill()
     process.wait()
 
@@ -147,7 +143,7 @@ def _pidfd() -> int:
 
 
 def _import_path() -> list[str]:
-    """Return the import path of the process. The working folder is left out, unless distcommit itself is in it."""
+    """Return the import path, without a working folder that lacks distcommit."""
     spec = find_spec("distcommit")
     home = str(Path(spec.origin).parents[1]) if spec is not None and spec.origin else ""
     folders = [os.path.abspath(folder) for folder in sys.path if folder]

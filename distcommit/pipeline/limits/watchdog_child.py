@@ -1,7 +1,7 @@
-"""The program of the watchdog process, which kills a worker whose converter or checker does not return.
+"""The program of the watchdog process, isolated and without imports of distcommit before a failure, so that it starts
+fast.
 
-The program runs in an isolated interpreter. It starts fast, because it imports no module of distcommit before it has a
-failure to record. The worker writes deadlines into shared memory without waking this process.
+The worker writes deadlines into shared memory without waking it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,27 @@ import sys
 import time
 
 DEADLINE = struct.Struct("<d")
-"""Deadline on the clock of `time.monotonic`; 0 while no converter or checker runs."""
+"""By `time.monotonic`; 0 while no construct runs."""
 SIZES = struct.Struct("<4I")
-"""Byte lengths of the name of the converter or checker, and of the three texts at `TEXTS_AT`.
-
-The texts are the import path, the store and the work unit.
-"""
+"""Byte lengths of the construct's name, and of import path, store and work unit at `TEXTS_AT`."""
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096
 _POLL_S = 0.5
 _AGAIN_S = 1.0
 
 
 class Worker:
-    """The worker to watch. After its end its pid may belong to another process.
+    """The worker, after whose end its pid may be another's.
 
     Args:
-        pid: its process id.
-        pidfd: its process descriptor; -1 if the system has none. If it is -1, the worker must still be the parent
-            process.
+        pid: process id.
+        pidfd: process descriptor; if -1, the worker must still be the parent.
     """
 
     def __init__(self, pid: int, pidfd: int) -> None:
         self._pid, self._pidfd = pid, pidfd
 
     def has_ended(self, within_s: float) -> bool:
-        """Wait up to `within_s`, and return whether the worker has ended."""
+        """Wait up to `within_s` for its end."""
         if self._pidfd >= 0:
             return bool(select.select([self._pidfd], [], [], within_s)[0])
         if os.getppid() == self._pid:
@@ -47,7 +43,6 @@ class Worker:
         return os.getppid() != self._pid
 
     def kill(self) -> None:
-        """Kill the worker, unless it has ended."""
         if self._pidfd >= 0:
             try:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -58,7 +53,7 @@ class Worker:
 
 
 class StuckConstruct:
-    """A converter or checker that has passed its deadline, with the data to record its failure."""
+    """A construct past its deadline, with data for the record."""
 
     def __init__(self, deadline_s: float, construct: str, import_path: str, store: bytes, work_unit: bytes) -> None:
         self.deadline_s, self.construct = deadline_s, construct
@@ -66,7 +61,7 @@ class StuckConstruct:
 
 
 class SharedMemory:
-    """The memory that the worker writes.
+    """Memory that the worker writes.
 
     Args:
         descriptor: file descriptor of the memory.
@@ -77,7 +72,7 @@ class SharedMemory:
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
     def stuck(self) -> StuckConstruct | None:
-        """Return the converter or checker that has passed its deadline; None if there is none."""
+        """Return the construct past its deadline, or None."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
             return None
@@ -93,16 +88,14 @@ class SharedMemory:
         return stuck if self.is_stuck(stuck) else None
 
     def is_stuck(self, stuck: StuckConstruct) -> bool:
-        """Return whether the construct has still not returned."""
+        """Return whether it has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
 def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
-    """Wait for a converter or checker to pass its deadline. Record its work unit as failed, durably, then kill the
-    worker.
+    """Wait for a deadline to pass, record the failure durably, and kill the worker.
 
-    Returns when the worker has ended. If the store cannot be written for `record_s` seconds, the worker is killed
-    anyway, so that the task cannot hang forever.
+    Returns at the worker's end. After `record_s` seconds without the store it is killed anyway.
     """
     while not worker.has_ended(_POLL_S):
         stuck = shared.stuck()
@@ -122,9 +115,9 @@ def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
 
 
 def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]) -> None:
-    """Record the stuck work unit as failed. Retry until the record is durable, or until the construct has returned.
+    """Record the failure, retrying until it is durable or the construct returned.
 
-    The function runs in a thread. It appends True to `is_recorded` once the record is durable.
+    In a thread; appends True to `is_recorded`.
     """
     if not stuck.work_unit:
         return
@@ -156,7 +149,7 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def main() -> None:
-    """Watch the worker. Arguments: descriptor of the shared memory, process descriptor, pid, seconds for the record."""
+    """Watch the worker. Arguments: shared memory, process descriptor, pid, seconds for the record."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, but the driver ends the run
     descriptor, pidfd, pid = map(int, sys.argv[1:4])
     watch(SharedMemory(descriptor), Worker(pid, pidfd), float(sys.argv[4]))

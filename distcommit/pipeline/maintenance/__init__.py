@@ -1,5 +1,4 @@
-"""Maintenance of published files: reprocess error files, replace, expire, and delete superseded files.
+"""Maintenance of published files, which a tombstone supersedes.
 
-Every kind supersedes files by one tombstone, in the sequence that publishes the new files. Must not delete a file that
-no tombstone names. Start reading at `maintenance_source`.
+Must not delete a file that no tombstone names. Start reading at `maintenance_source`.
 """

@@ -1,4 +1,4 @@
-"""Find the files of a dataset that a compaction may merge, by their names, sizes and ages. No data file is read."""
+"""Files that a compaction may merge, by names, sizes and ages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from distcommit.pipeline.maintenance.published_files import DatedFiles
 from distcommit.protocol.paths.output import attempt_named
 
 _FEWEST_TO_FILL = 3
-"""Number of small files that reach the target size at least: each has less than half of it."""
+"""Small files, each below half the target size, that may reach it."""
 
 Attempt: TypeAlias = tuple[str, str]
-"""The start of the names of an attempt's files, and their branch."""
+"""Start of file names, and branch."""
 
 
 class Candidates(NamedTuple):
     """The small files of a dataset that may be merged.
 
     Attributes:
-        paths: paths of the files below the output, of folders that have enough of them.
-        attempts: number of live files of each attempt in each branch, small or not.
+        paths: below the output, of folders with enough.
+        attempts: live files by attempt and branch.
     """
 
     paths: list[str]
@@ -32,14 +32,13 @@ class Candidates(NamedTuple):
 def find_candidates(
     published: DatedFiles, policy: CompactionPolicy, target_file_bytes: Callable[[str], int]
 ) -> Candidates:
-    """Return the small files of the folders that have enough of them.
+    """Return small files of folders with enough of them.
 
-    If no folder has enough files, nothing but names is read. Otherwise tombstones are read, and the sizes of the files
-    in folders with enough live files.
+    If no folder has enough files, nothing but names is read.
 
     Args:
         published: the dataset's published files.
-        target_file_bytes: returns the largest size of a merged file of a branch.
+        target_file_bytes: largest merged file of a branch.
 
     Raises:
         DistcommitError, OSError: if a folder, a tombstone or a file's size cannot be read.
@@ -64,7 +63,6 @@ def find_candidates(
 
 
 def _in_crowded_folders(paths: Iterable[str], fewest: int) -> list[str]:
-    """Return the files of folders that have so many files with the same ending of their names."""
     paths = list(paths)
     counts = Counter(map(_folder_and_ending, paths))
     return [path for path in paths if counts[_folder_and_ending(path)] >= fewest]

@@ -1,8 +1,5 @@
-"""Choose the small files of a dataset that a compaction merges.
-
-Files are merged only if they have the same folder, branch, format, columns and incarnation, and if each source
-partition's offsets increase from file to file. So the merged file has its records in source order.
-"""
+"""Choice of files to merge: with equal folder, branch, format, columns and incarnation, and increasing offsets, so that
+records stay in source order."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ _Ranges = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """Which files a compaction merges.
+    """Which files are merged.
 
     Attributes:
-        target_file_bytes: the size that merged files have at most. A file of half the target size of its branch, or
-            more, is left.
-        min_files: number of files that a merged file replaces at least. If the target size is reached, two are enough.
-        closed_before_ms: files that ended later are left, in milliseconds since 1970. A file in a time folder ends with
-            the folder's period, any other file with its modification.
+        target_file_bytes: largest size of a merged file. A file of half the target size of its branch, or more, is
+            left.
+        min_files: least number of files that a merged file replaces; two are enough if the target size is reached.
+        closed_before_ms: later files are left, in milliseconds since 1970; a file in a time folder ends with its
+            period, others at their modification.
     """
 
     target_file_bytes: int
@@ -35,11 +32,11 @@ class CompactionPolicy:
     closed_before_ms: int
 
     def admits(self, size_bytes: int, end_ms: int, target_file_bytes: int) -> bool:
-        """Return whether a file is old enough, and small for that target size of its branch."""
+        """Return whether a file is old and small enough."""
         return size_bytes * 2 < min(self.target_file_bytes, target_file_bytes) and end_ms <= self.closed_before_ms
 
     def has_enough(self, sizes: Sequence[int], target_file_bytes: int) -> bool:
-        """Return whether a folder may have a group of files to merge, by the sizes of its small files."""
+        """Return whether small files of these sizes may form a group."""
         if sum(sizes) > min(self.target_file_bytes, target_file_bytes):
             return True
         return len(sizes) >= max(2, self.min_files)
@@ -67,13 +64,12 @@ def compaction_groups(
     target_file_bytes: Callable[[str], int],
     key_of: Callable[[LiveFile], Hashable | None],
 ) -> list[list[LiveFile]]:
-    """Return groups of files that are merged into one file each, in the order of their records.
+    """Return groups to merge, in record order.
 
     Args:
-        files: live data files of the dataset.
-        target_file_bytes: returns the largest size of a merged file of a branch.
-        key_of: returns what files of a group must have in common, besides their footers' fields; None for a file that
-            is left.
+        files: live ones.
+        target_file_bytes: largest merged file of a branch.
+        key_of: what must be equal besides footers; None to leave a file.
     """
     groups: dict[Hashable, list[_Group]] = {}
     small = [
@@ -102,7 +98,7 @@ def compaction_groups(
 
 
 def epochs_of(footer: Footer) -> tuple[int, ...]:
-    """Return the epochs that had a file's records: its own, and those of the files that had them before."""
+    """Return the epochs that had a file's records."""
     return (footer.epoch, *footer.replaces)
 
 
@@ -112,7 +108,6 @@ def _position(item: tuple[_Ranges, LiveFile]) -> tuple[int, list[tuple[str, tupl
 
 
 def _ranges(footer: Footer) -> _Ranges:
-    """Return the first offset and the end of the offsets of each source partition."""
     offsets, ranges = parsed(footer.offsets), _Ranges()
     for partition in offsets.partitions():
         all_ranges: Iterable[tuple[int, int]] = list(offsets.ranges(partition))

@@ -1,8 +1,7 @@
-"""Compact published files: plan the maintenance units that merge small files, and stage the merged files.
+"""Compaction of published files.
 
-A unit reads the files of one group, and stages one file with their records and a tombstone that names them. Before the
-seal the merged file is read again: its records, content sum and offsets must be those of the footers of its inputs.
-`tests/spec/replace_model.py` is the model.
+A unit stages one file of a group's records, and a tombstone. Before the seal the merged file is read again and compared
+with the inputs' footers. `tests/spec/replace_model.py` is the model.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _WHOLE_FILE_BYTES = 16 << 20  # of a merged file that is written, or read to com
 
 @dataclass(frozen=True, slots=True)
 class CompactionSource(MaintenanceSource):
-    """Compacts files of idle datasets.
+    """Compaction of idle datasets.
 
     Attributes:
         policy: which files are merged.
-        datasets: the datasets; empty: all.
+        datasets: empty for all.
     """
 
     policy: CompactionPolicy
@@ -53,29 +52,24 @@ class CompactionSource(MaintenanceSource):
         return (states.get(urn) or DatasetState(urn) for urn in self.datasets)
 
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
-        """Plan a unit for each group of small files. Raises DistcommitError or OSError if a tombstone, a footer or the
-        columns of a file cannot be read.
-        """
+        """Plan a unit for each group; raises DistcommitError or OSError."""
         groups = self.groups(state) if state.watermark is not None else []
         units = [_unit(state, files) for files in groups]
         return plan_of(state, *units) if units else None
 
     def live_sizes(self, state: DatasetState) -> list[int]:
-        """Return the sizes of a dataset's live data files, which are listed and not read. Raises DistcommitError or
-        OSError if a tombstone, a folder or a file's size cannot be read.
-        """
+        """Return live data files' sizes without reading; raises DistcommitError or OSError."""
         published = self._published(state)
         superseded = published.superseded_paths()
         ages = (published.size_and_end_ms(path) for path in published.listed() if path not in superseded)
         return [age[0] for age in ages if age is not None]
 
     def groups(self, state: DatasetState, *, reads_records: bool = True) -> list[list[LiveFile]]:
-        """Return the groups of a dataset's live data files that a compaction merges. Footers are read only of small
-        files in folders that have enough of them.
+        """Return groups to merge, reading only footers of small files.
 
         Args:
-            reads_records: whether to compare the columns of files that must be read as a whole (all but Parquet). If
-                not, such files count as having the same columns.
+            reads_records: whether to compare columns of files that must be read as a whole (all but Parquet), or to
+                treat them as equal.
 
         Raises:
             DistcommitError, OSError: if a tombstone, a footer or the columns of a file cannot be read.
@@ -116,10 +110,8 @@ class CompactionSource(MaintenanceSource):
         return DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow)
 
     def _key(self, file: LiveFile, attempts: Counter[Attempt]) -> Hashable | None:
-        """Return the epoch that read a file's records if offsets are comparable only within it; else 0. None for a file
-        of another format or of an unknown branch, for an error file, and for one that may share an input record with
-        another file of its attempt.
-        """
+        """Return the epoch if offsets are comparable only within it, else 0. None for other formats, unknown branches,
+        error files, and files that may share an input record within an attempt."""
         footer, provenance = file.footer, self.provenance
         sink = file_sink_of(self.flow, footer.branch)
         if footer.makes_several and attempts[attempt_named(file.path), footer.branch] != 1:
@@ -133,13 +125,12 @@ class CompactionSource(MaintenanceSource):
 
 
 def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
-    """Return the sink of a branch; None if the job has no such branch, or its sink does not write files."""
+    """Return the branch's sink if it writes files, or None."""
     sink = next((candidate.sink for candidate in flow.branches if candidate.name == branch), None)
     return sink if isinstance(sink, FileSink) else None
 
 
 def _may_overflow(schema: pa.Schema) -> bool:
-    """Return whether a column has a dictionary whose indices may be too narrow for the values of several files."""
     types = [field.type for field in schema]
     for column in types:  # grows by the nested types
         types += [column.field(index).type for index in range(column.num_fields)]
@@ -147,7 +138,7 @@ def _may_overflow(schema: pa.Schema) -> bool:
 
 
 def _columns_key(schema: pa.Schema) -> bytes:
-    """Return the columns with the metadata of each field, which equality of schemas ignores."""
+    """Return columns with field metadata, which schema equality ignores."""
     key: bytes = schema.serialize().to_pybytes()
     return key
 
@@ -170,10 +161,10 @@ class _CompactedExtraction(MaintenanceExtraction):
     def with_maintenance_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """Return the results with the merged file and its tombstone, both staged.
+        """Add the merged file and its tombstone, both staged.
 
         Raises:
-            CorruptError: if a file to merge is missing or damaged, or the merged file differs from its inputs.
+            CorruptError: if an input is missing or damaged, or the result differs.
             ConfigurationError: if the sink cannot write the columns.
         """
         compacted = CompactedFiles.of(self.unit)
@@ -216,9 +207,6 @@ class _CompactedExtraction(MaintenanceExtraction):
     def _records(
         self, paths: Sequence[str], footers: Sequence[Footer], identity: AttemptIdentity
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all files, and note the files as superseded. A file is compared with its footer after
-        its last record.
-        """
         fs = self._source.fs
         for below, footer in zip(paths, footers, strict=True):
             path, records, content = f"{self._source.output}/{below}", 0, 0

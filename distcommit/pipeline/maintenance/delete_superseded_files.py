@@ -1,4 +1,4 @@
-"""Deletion of superseded published files, and of their tombstones."""
+"""Deletion of superseded files and tombstones."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ logger = logging.getLogger(__name__)
 
 
 def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
-    """Delete the files that tombstones of these datasets name, then the tombstones, except the newest replacement. A
-    crash leaves work that the next call resumes.
+    """Delete files that tombstones name, then these, except the newest replacement; a later call resumes after a crash.
 
-    Call it after the run's CUT 1, because from then on a log that lost the end of the tombstone's sequence is detected.
-    Call it after the deletion of older snapshots, because their readers need the files.
+    Call it after CUT 1, from when a log that lost the tombstone's sequence is detected, and after the deletion of older
+    snapshots, whose readers need the files.
 
-    Only tombstones up to the newest run that marked its end are used. After a crash the next run checks that all files
-    of the dead run exist, so they must not be deleted before.
+    Only tombstones up to the newest marked end are used: after a crash the next run checks that all files of the dead
+    run exist.
 
     Args:
-        states: stored states of datasets, by bucket.
+        states: by bucket.
 
     Yields:
-        datasets whose files or tombstones could not all be deleted, with the reason.
+        datasets with remaining files, and the reason.
     """
     fs, roots, oldest = store.fs, store.roots, OldestSnapshot(store)
     try:
@@ -56,9 +55,8 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
 
 
 def lacks_merged_files(store: JobStore, states: Iterable[DatasetState]) -> bool:
-    """Return whether a done compaction of one of these datasets has no merged file, although compacted files exist.
-    Unreadable tombstones do not count. Raises OSError if a folder cannot be listed.
-    """
+    """Return whether a done compaction lacks its merged file although inputs exist. Unreadable tombstones do not count.
+    Raises OSError if a folder cannot be listed."""
     fs, output = store.fs, store.roots.output
     for state in states:
         folder = f"{output}/{REJECTED_FOLDER}/{folder_of(state.dataset_urn)}"
@@ -75,18 +73,16 @@ def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Itera
 
 
 def _tombstones_up_to(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:
-    """Return the tombstones in a folder up to that epoch, the oldest first."""
     names = [entry.name for entry in fs.list_folder(folder) if is_tombstone(entry.name)]
     tombstones = [read_tombstone(fs, f"{folder}/{name}") for name in sorted(names)]
     return [tombstone for tombstone in tombstones if tombstone.epoch <= newest_epoch]
 
 
 def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> None:
-    """Delete the files that these tombstones name, then the tombstones. A replacement is deleted only once its files
-    are gone and a newer replacement names it, so that the newest stays.
+    """Delete named files, then tombstones; a replacement only once its files are gone and a newer one names it.
 
     Raises:
-        CorruptError: if the merged file of a compaction is missing. Its compacted files stay; all others are deleted.
+        CorruptError: without a merged file, whose inputs stay.
     """
     present = {tombstone.path for tombstone in tombstones}
     superseded = {file.path for tombstone in tombstones for file in tombstone.files}
@@ -119,9 +115,8 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
 
 
 def _without_merged_files(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> list[Tombstone]:
-    """Return the compactions, newest first, whose merged file is missing although compacted files exist. A merged file
-    may be missing only if a newer tombstone names it and is not a compaction whose own merged file is missing.
-    """
+    """Return compactions, newest first, without their merged file although inputs exist. It may be missing only if a
+    newer tombstone names it, other than a compaction without its own merged file."""
     unbacked, superseded = list[Tombstone](), set[str]()
     for tombstone in sorted(tombstones, key=lambda tombstone: tombstone.epoch, reverse=True):
         paths = [path for path in tombstone.published if path not in superseded]
@@ -135,9 +130,7 @@ def _without_merged_files(fs: FileSystem, output: str, tombstones: Sequence[Tomb
 def _delete(
     fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[SupersededFile], *, for_good: bool
 ) -> bool:
-    """Delete these files, and return whether all of them are gone. With `for_good` their deletion is durable, even if
-    another process has deleted them.
-    """
+    """Delete files; return whether all are gone, with `for_good` durably."""
     folders, touched, foreign = GuardedFolders(fs, output), set[str](), list[SupersededFile]()
     for file in files:
         target = f"{output}/{file.path}"
@@ -162,8 +155,7 @@ def _delete(
 
 
 def _remove_empty(fs: FileSystem, folder: str, output: str) -> None:
-    """Remove an empty folder and empty parents, except the dataset's own. A concurrent publisher recreates its folder;
-    after a power loss an empty folder may reappear."""
+    """Remove empty folders up to the dataset's; publishers recreate theirs."""
     depth = (
         len(output) + len(f"/{REJECTED_FOLDER}") if folder.startswith(f"{output}/{REJECTED_FOLDER}/") else len(output)
     )

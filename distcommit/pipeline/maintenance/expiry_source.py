@@ -1,7 +1,4 @@
-"""Expire published files: find those that are too old, and plan the maintenance units that supersede them.
-
-Such a unit has no records. Its tombstone names the expired files, and nothing takes their place.
-"""
+"""Expiry of published files by a tombstone without records."""
 
 from __future__ import annotations
 
@@ -20,22 +17,17 @@ from distcommit.stores.folders.tombstones import Tombstone, build_tombstone
 
 
 class ExpirableFiles(DatedFiles):
-    """A dataset's published files, some of which may be expired."""
-
     def live_files(self) -> Iterator[LiveFile]:
-        """Yield live files, error files included. Raises DistcommitError or OSError if a tombstone or footer cannot be
-        read.
-        """
+        """Yield live files and error files; raises DistcommitError or OSError."""
         return self.live_dated(MAIN_BRANCH, ERRORS)
 
     def expired(self, cutoff: ExpiryCutoff) -> Iterator[LiveFile]:
-        """Yield expired files. Raises DistcommitError or OSError if a tombstone or footer cannot be read."""
+        """Yield expired files; raises DistcommitError or OSError."""
         return (file for file in self.live_files() if cutoff.is_expired(file.end_ms))
 
     def is_obsolete(self) -> bool:
-        """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted. An empty
-        tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only its
-        predecessor is not obsolete.
+        """Return whether the newest tombstone is an expiry whose files are deleted, so that an empty one should replace
+        it. One that names only its predecessor is not.
 
         Raises DistcommitError or OSError if a tombstone cannot be read.
         """
@@ -48,10 +40,10 @@ class ExpirableFiles(DatedFiles):
 
 @dataclass(frozen=True, slots=True)
 class ExpirySource(MaintenanceSource):
-    """Expires files of all idle datasets.
+    """Expiry of all idle datasets.
 
     Attributes:
-        cutoff_ms: files whose records ended at this time or earlier expire, in milliseconds since 1970.
+        cutoff_ms: latest end of expiring records, in milliseconds since 1970.
     """
 
     cutoff_ms: int

@@ -1,11 +1,9 @@
-"""Maintenance units: work units that read or supersede a dataset's published files instead of reading the source.
+"""Maintenance units: work units on published files instead of the source.
 
-A kind of maintenance is a class in `core.records.maintenance_units`, with a source that plans its units and an
-extraction that reads old files (if any) and names the superseded ones.
+A kind is a class in `core.records.maintenance_units`, with a source and an extraction.
 
-A maintenance unit has no range. It is planned on the stored watermark and does not move it. Its attempt stages a
-tombstone that names the superseded files, so that replay finishes a run that died. A later run deletes the files, once
-no snapshot that readers may use shows them.
+A unit has no range, and does not move the watermark. Its attempt stages a tombstone, so that replay finishes a dead
+run; a later run deletes the files once no snapshot shows them.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ from distcommit.stores.folders.tombstones import Tombstone, stage_tombstone
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSource(Source):
-    """A source of maintenance units. It takes the place of the job's source for one run.
+    """A source of maintenance units, instead of the job's for one run.
 
     Attributes:
-        fs: the output's file system.
-        output: path of the job's output.
-        flow: the job's task flow.
+        fs: of the output.
+        output: its path.
+        flow: of the job.
     """
 
     fs: FileSystem
@@ -61,31 +59,31 @@ class MaintenanceSource(Source):
         return _MaintenanceExtractor(self)
 
     def candidates(self, states: SourceState) -> Iterable[DatasetState]:
-        """Return the states of the datasets that may need maintenance."""
+        """Return the datasets that may need maintenance."""
         return (state for _, state in states.items())
 
     def flow_without_constructs(self) -> TaskFlow:
-        """Return the job's flow with this source and without constructs, for units whose records are not converted."""
+        """Return the flow with this source, without constructs."""
         branches = tuple(with_values(branch, stages=(), checks=()) for branch in self.flow.branches)
         return with_values(self.flow.with_source(self), branches=branches, stages=())
 
     @abstractmethod
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
-        """Return the plan of an idle dataset; None if there is nothing to do."""
+        """Return an idle dataset's plan, or None."""
 
     @abstractmethod
     def extraction(self, unit: WorkUnit) -> Extraction:
-        """Return the extraction of a maintenance unit."""
+        """Return a unit's extraction."""
 
 
 def plan_of(state: DatasetState, *units: WorkUnit) -> DatasetPlan:
-    """Return a plan that leaves the stored watermark where it is."""
+    """Return a plan that keeps the watermark."""
     incarnation = state.watermark.incarnation if state.watermark else ""
     return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, incarnation), units)
 
 
 class MaintenanceExtraction(Extraction):
-    """The extraction of a maintenance unit, by default without records."""
+    """By default without records."""
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit) -> None:
         self.flow, self.unit = flow, unit
@@ -101,12 +99,12 @@ class MaintenanceExtraction(Extraction):
 
     @abstractmethod
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
-        """Return the tombstone of the superseded files; None if there are none."""
+        """Return the tombstone of superseded files, or None."""
 
     def with_maintenance_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """Return the results with the staged tombstone, beside the error files of its branch."""
+        """Add the staged tombstone, beside its branch's error files."""
         tombstone = self.tombstone(results, identity)
         if tombstone is None:
             return tuple(results)

@@ -1,4 +1,4 @@
-"""The live files of a dataset, and the records of superseded files that a new tombstone must contain."""
+"""The live files of a dataset, and the records of superseded ones."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class LiveFile:
     """A live file.
 
     Attributes:
-        path: path of the file below the output.
-        footer: its footer.
-        size_bytes: its size.
-        end_ms: when its records ended at the latest, milliseconds since 1970; 0 if unknown.
+        path: below the output.
+        footer: of the file.
+        size_bytes: of the file.
+        end_ms: latest end of its records, milliseconds since 1970; 0 if unknown.
     """
 
     path: str
@@ -40,10 +40,10 @@ class LiveFile:
 
 
 class PublishedFiles:
-    """A dataset's published files, as they were when they were listed first. Tombstones are listed before data files.
+    """A dataset's files as first listed, tombstones before data files.
 
     Args:
-        done_epoch: files of newer epochs are ignored.
+        done_epoch: newer files are ignored.
     """
 
     def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int) -> None:
@@ -52,36 +52,32 @@ class PublishedFiles:
         self._tombstones: list[Tombstone] | None = None
 
     def tombstones(self) -> list[Tombstone]:
-        """Return the dataset's tombstones. Raises DistcommitError or OSError if one cannot be read."""
+        """Return the tombstones; raises DistcommitError or OSError."""
         if self._tombstones is None:
             stones = [path for path in self._paths(ERRORS) if is_tombstone(path)]
             self._tombstones = [read_tombstone(self.fs, f"{self.output}/{path}") for path in stones]
         return self._tombstones
 
     def superseded_paths(self) -> frozenset[str]:
-        """Return the paths of superseded files. Raises DistcommitError or OSError if a tombstone cannot be read."""
+        """Return superseded paths; raises DistcommitError or OSError."""
         return frozenset(superseded_by(self.tombstones(), self.done_epoch))
 
     def listed(self) -> list[str]:
-        """Return the paths below the output of the data files of all branches, live or superseded, by their names. No
-        file is read.
-        """
+        """Return all branches' data files below the output, also superseded, without reading."""
         self._paths(ERRORS)  # tombstones are listed first
         names = ((path, path.rpartition("/")[2]) for path in self._paths(MAIN_BRANCH))
         return [path for path, name in names if is_published_name(name) and published_epoch(name) <= self.done_epoch]
 
     def replacements(self) -> list[Tombstone]:
-        """Return the replacements that no newer replacement supersedes. Raises DistcommitError or OSError if a
-        tombstone cannot be read.
-        """
+        """Return newest replacements; raises DistcommitError or OSError."""
         return newest_replacements(self.tombstones(), self.done_epoch)
 
     def live_in(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
-        """Yield the live files of these branches. The end of a file (`end_ms`) is the time at which it was written.
+        """Yield live files of these branches, with `end_ms` as the time of writing.
 
         Args:
-            branches: names of branches; `ERRORS` for all error branches.
-            location: returns whether to yield the file at a path below the output. Footers of other files are not read.
+            branches: `ERRORS` for all error branches.
+            location: chooses paths below the output, before footers are read.
 
         Raises:
             DistcommitError, OSError: if a tombstone or footer is missing or cannot be read.
@@ -89,7 +85,7 @@ class PublishedFiles:
         yield from self.live_among(path for branch in branches for path in self._paths(branch) if location(path))
 
     def live_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
-        """Yield the live files among these paths below the output, as `live_in` does."""
+        """Yield the live files among these, as `live_in`."""
         superseded = self.superseded_paths()
         for path in paths:
             if path in superseded or is_tombstone(path):
@@ -104,15 +100,14 @@ class PublishedFiles:
     def superseded(
         self, files: Iterable[LiveFile], *, is_expired: bool
     ) -> tuple[list[SupersededFile], list[ReplacedRecords]]:
-        """Return the files that a new replacement supersedes (these files, then the previous replacements), and the
-        input records in them.
+        """Return files that a new replacement supersedes, with previous replacements, and their input records.
 
         Args:
-            files: live files of the dataset.
-            is_expired: whether the files expired, so that no new files replace them.
+            files: live ones.
+            is_expired: whether nothing replaces them.
 
         Raises:
-            FileNotFoundError: if a previous replacement is missing.
+            FileNotFoundError: without a previous replacement.
             DistcommitError, OSError: if a tombstone cannot be read.
         """
         superseded_records, superseded = SupersededRecords(), list[SupersededFile]()
@@ -128,7 +123,7 @@ class PublishedFiles:
         return superseded, superseded_records.to_records()
 
     def _paths(self, branch: str) -> list[str]:
-        """Return the paths of a branch's files below the output. Error files are listed once, with the tombstones."""
+        """Return a branch's paths; error files are listed once."""
         if branch == ERRORS and self._error_paths is not None:
             return self._error_paths
         folder = f"{self.output}/{published_folder(self.dataset_urn, branch)}"
@@ -139,10 +134,10 @@ class PublishedFiles:
 
 
 class DatedFiles(PublishedFiles):
-    """A dataset's published files, with the ends of their time folders.
+    """A dataset's files with ends of time folders.
 
     Args:
-        flow: the job's task flow, whose sinks know the time folders.
+        flow: whose sinks know these.
     """
 
     def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int, flow: TaskFlow) -> None:
@@ -150,12 +145,11 @@ class DatedFiles(PublishedFiles):
         self._flow = flow
 
     def live_dated(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
-        """Yield live files as `live_in` does. The end of a file in a time folder is that of the folder's period."""
+        """Yield `live_in` with `folder_end_ms` where there is one."""
         yield from map(self._dated, self.live_in(*branches, location=location))
 
     def live_dated_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
-        """Yield the live files among these paths below the output. The end of a file in a time folder is that of the
-        folder's period; the end of another file is the time at which it was written."""
+        """Yield `live_among` with `folder_end_ms` where there is one."""
         yield from map(self._dated, self.live_among(paths))
 
     def _dated(self, file: LiveFile) -> LiveFile:
@@ -165,7 +159,7 @@ class DatedFiles(PublishedFiles):
         return file if end_ms is None else replace(file, end_ms=end_ms)
 
     def size_and_end_ms(self, path: str) -> tuple[int, int] | None:
-        """Return the size and the end of a data file without reading it; None if the file is missing."""
+        """Return size and end without reading; None if missing."""
         status = self.fs.status(f"{self.output}/{path}")
         if status is None:
             return None
@@ -173,15 +167,14 @@ class DatedFiles(PublishedFiles):
         return status.size_bytes, _written_ms(status) if end_ms is None else end_ms
 
     def branch_of(self, path: str) -> str:
-        """Return the branch in whose folder a data file is: a branch of the job, or `main`."""
+        """Return the branch in whose folder a data file is."""
         first = path.removeprefix(f"{published_folder(self.dataset_urn)}/").partition("/")[0]
         return first if any(branch.name == first for branch in self._flow.branches) else MAIN_BRANCH
 
     def folder_end_ms(self, path: str, name: str) -> int | None:
-        """Return the end of the time folder of a branch's data file, as the branch's sink reports it; None if the file
-        is in no time folder.
+        """Return the end of a file's time folder from its sink, or None.
 
-        The dataset's folder and the folder of a branch are not time folders, whatever their names.
+        Folders of dataset and branch are not time folders, whatever their names.
         """
         path = path.removeprefix(f"{published_folder(self.dataset_urn)}/")
         if name != MAIN_BRANCH:

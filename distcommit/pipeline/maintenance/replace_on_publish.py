@@ -1,9 +1,9 @@
-"""Publishers that replace: determine the published files which a sequence about to be sealed replaces.
+"""Publishers that replace: a staged tombstone names the published files that a sequence replaces.
 
 The committer lists the published files of the dataset at its done epoch, and stages a tombstone
-(`stores.folders.tombstones`) that names them. The tombstone's step is sealed with the steps of the new files. The
-record is valid only if nothing else of the dataset was published meanwhile, so that the tombstone is never outdated.
-`tests/spec/replace_model.py` is its model.
+(`stores.folders.tombstones`) that names them. It is sealed with the new files. The record is valid only if nothing else
+of the dataset was published meanwhile, so that the tombstone is never outdated. The model is
+`tests/spec/replace_model.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 
 class SealingRun(Protocol):
-    """The settings of the run that seals."""
-
     @property
     def store(self) -> JobStore: ...
     @property
@@ -48,16 +46,15 @@ def stage_replacements(
     ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
     failures: dict[str, Exception],
 ) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
-    """Stage a tombstone of the replaced files for each ready dataset, durably. Return the datasets with their
-    tombstones; the tombstone is None if the dataset's files are only added.
+    """Stage replaced files' tombstones, durably; None for datasets that only add files.
 
-    If a tombstone cannot be created, its dataset is left out of the result, and a later call tries again.
+    A failed dataset is left out until a later call.
 
     Args:
-        bucket: bucket of the datasets.
-        fold: state of the bucket's log, in which the datasets may be sealed.
-        ready_datasets: datasets that are ready, their winning attempts and staged files.
-        failures: gets the error of each dataset that is left out.
+        bucket: of the datasets.
+        fold: in which they may be sealed.
+        ready_datasets: with winners and staged files.
+        failures: errors of those left out.
 
     Raises:
         OSError: if staged tombstones cannot be made durable.

@@ -1,8 +1,7 @@
-"""Reprocess error files: find a dataset's live ones, plan the maintenance units that read them, and stage the tombstone
-that supersedes what was read.
+"""Reprocessing of error files, through the current flow but only into the branch that had rejected them, because others
+have published their copies.
 
-Records go through the current flow, but only to the branch that had rejected them, because the other branches have
-published their copies. If the flow would now send a record to another branch, the branch rejects the record again.
+A record that would go to another branch is rejected again.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, buil
 
 @dataclass(frozen=True, slots=True)
 class ReprocessSource(MaintenanceSource):
-    """Reprocesses the live error files of one dataset, or of all idle datasets.
+    """Reprocessing of one dataset or all idle ones.
 
     Attributes:
-        dataset_urn: the dataset; empty: all datasets.
+        dataset_urn: empty for all.
     """
 
     dataset_urn: str = ""
@@ -43,14 +42,12 @@ class ReprocessSource(MaintenanceSource):
         return (states.get(self.dataset_urn) or DatasetState(self.dataset_urn),)
 
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
-        """Plan to reprocess a dataset's live error files.
+        """Plan to reprocess live error files.
 
-        The error files are grouped into maintenance units by the branch that had rejected the records and by the
-        incarnation of the source. If the source's positions count the records read, they are also grouped by epoch.
+        Units are by rejecting branch and incarnation, and by epoch if positions count records read.
 
         Raises:
-            ConfigurationError: if a branch no longer exists, or if `dataset_urn` is set and that dataset has nothing to
-                reprocess.
+            ConfigurationError: for a missing branch, or nothing in `dataset_urn`.
             DistcommitError: if a tombstone or footer cannot be read.
         """
         units = self._units(state) if state.watermark is not None else ()

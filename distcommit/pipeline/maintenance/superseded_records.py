@@ -1,4 +1,4 @@
-"""Input records of superseded files. A tombstone records them, so that audits do not report them as gaps."""
+"""Input records of superseded files, so that audits do not report gaps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _Key = tuple[str, tuple[str, ...], bool]
 
 
 class SupersededRecords:
-    """Sums up the offsets in superseded files by incarnation, list of branches, and whether the files expired."""
+    """Offsets by incarnation, branches, and whether files expired."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
 
     def add(self, footer: Footer, *, is_expired: bool) -> None:
-        """Add the offsets in a file's footer. `is_expired`: the file is expired and not replaced."""
+        """Add a footer's offsets; `is_expired`: not replaced."""
         offsets, holes = parsed(footer.offsets), parsed(footer.holes)
         branches = [footer.branch] if footer.branch else footer.branches
         key = footer.incarnation, footer.branches, is_expired
@@ -28,13 +28,13 @@ class SupersededRecords:
             self._update(key, [branch], parsed(text))
 
     def add_tombstone(self, replaced: Iterable[ReplacedRecords]) -> None:
-        """Add the offsets in a tombstone that is itself superseded."""
+        """Add a superseded tombstone's offsets."""
         for entry in replaced:
             for branch, text in entry.offsets.items():
                 self._update((entry.incarnation, entry.branches, entry.is_expired), [branch], parsed(text))
 
     def to_records(self) -> list[ReplacedRecords]:
-        """Return the collected records in the form that a tombstone stores."""
+        """Return the records for a tombstone."""
         return [
             ReplacedRecords(
                 incarnation,

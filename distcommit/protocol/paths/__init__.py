@@ -1,5 +1,4 @@
-"""Names of files and folders, one module for each root. One function or constant builds and parses each name.
+"""Names of files and folders, each built and parsed in one place.
 
-The package must not touch files: callers that create or list files ask for names here. Start reading at
-`shared_names`, then `store`, `staging`, `output`.
+Must not touch files. Start reading at `shared_names`.
 """

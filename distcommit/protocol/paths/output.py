@@ -13,11 +13,10 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"
-"""Folder of the output root for the error branches of all datasets. Readers treat names with a leading `_` as
-hidden."""
+"""Of all datasets' error branches; readers hide names with `_`."""
 
 LEDGERS = f"{OWNERSHIP_FOLDER}/ledgers"
-"""Folder of the output root for ledgers of tables that do not hold their own."""
+"""Of tables without their own ledgers."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
@@ -28,28 +27,24 @@ _TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}(\.compact
 
 
 def run_marker_name(epoch: int, mark: str) -> str:
-    """Return the file name of a run marker in the output, beside the owner file."""
     return f"{epoch_name(epoch)}-{mark}"
 
 
 def run_marker_of(name: str) -> tuple[int, str] | None:
-    """Return the epoch and the mark of a run marker's name, None for any other name."""
+    """Return epoch and mark of a run marker, or None."""
     match = _MARK.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
-    """Return the folder of a branch's published files, relative to the output root.
-
-    It is the dataset's folder. For a branch other than `main`, the folder's name contains the branch.
-    """
+    """Return a branch's folder below the output, in that of the dataset."""
     parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_error_branch(branch) else [folder_of(dataset_urn)]
     named = rejecting_branch(branch) if is_error_branch(branch) else branch
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
-    """Return the first part of a published file's name, unique to the run, work unit and attempt.
+    """Return the unique start of an attempt's published names.
 
     The work unit's part contains no `-`.
 
@@ -69,32 +64,29 @@ def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
 
 
 def published_name(start: str, number: int, ending: str) -> str:
-    """Return the name of an attempt's published file of that number; `start` is from `published_start`."""
     return f"{start}-{staged_name(number, ending)}"
 
 
 def attempt_named(path: str) -> str:
-    """Return the start of a published file's name: its epoch, work unit and attempt."""
+    """Return epoch, work unit and attempt of a published name."""
     return path.rpartition("/")[2].rpartition("-")[0]
 
 
 def is_published_name(name: str) -> bool:
-    """Return whether a name is one that the sink for files gives to published files."""
     return _PUBLISHED.fullmatch(name) is not None
 
 
 def published_epoch(name: str) -> int:
-    """Return the epoch at the start of a published file's or tombstone's name."""
+    """Return the epoch of a published file or tombstone."""
     return int(name.removeprefix("_").partition("-")[0])
 
 
 def tombstone_path(
     dataset_folder: str, epoch: int, work_unit_id: str, attempt: str, *, is_compaction: bool = False
 ) -> str:
-    """Return the path of a tombstone, relative to the output root.
+    """Return a tombstone's path below the output, beside error files, whose readers skip it.
 
-    Tombstones are in the folder of the dataset's error files, whose readers skip them. The name of a compaction's
-    tombstone says so, because an audit knows the names of deleted tombstones from the log, but not their content.
+    A compaction's name says so, because an audit knows only names of deleted tombstones.
     """
     suffix = _COMPACTION_SUFFIX if is_compaction else _TOMBSTONE_SUFFIX
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{suffix}"
@@ -105,10 +97,8 @@ def tombstones_among(paths: Iterable[str]) -> list[str]:
 
 
 def is_tombstone(path: str) -> bool:
-    """Return whether a path is that of a tombstone."""
     return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def is_compaction_tombstone(path: str) -> bool:
-    """Return whether a path is that of a compaction's tombstone, which names data files."""
     return path.endswith(_COMPACTION_SUFFIX) and is_tombstone(path)

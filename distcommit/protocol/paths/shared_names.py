@@ -1,14 +1,14 @@
-"""Parts of names that occur below several roots: the store, the staging root, the output root."""
+"""Parts of names below several roots."""
 
 from __future__ import annotations
 
 import re
 
 OWNERSHIP_FOLDER = ".distcommit"
-"""Folder in the staging and the output root that records its owner. No dataset's folder starts with a dot."""
+"""In staging and output, for their owner; no dataset's folder starts with a dot."""
 
 OWNER = "owner.json"
-"""The file in that folder that names the owner."""
+"""Names the owner."""
 
 _WORK_UNIT = re.compile(r"(\d{5,})_\d{6,}")
 
@@ -19,22 +19,22 @@ def bucket_name(bucket: int) -> str:
 
 
 def bucket_number(name: str) -> int | None:
-    """Return the bucket of a folder name, None for any other name."""
+    """Return a folder's bucket, or None."""
     digits = name.removeprefix("bucket=")
     return int(digits) if digits.isdecimal() and digits.isascii() and bucket_name(int(digits)) == name else None
 
 
 def epoch_name(epoch: int) -> str:
-    """Return the folder name of a run's epoch."""
+    """Return the folder name of an epoch."""
     return f"{epoch:010d}"
 
 
 def work_unit_name(bucket: int, number: int) -> str:
-    """Return the id of a work unit in its run, made of the dataset's bucket and a number."""
+    """Return a work unit's id in its run."""
     return f"{bucket:05d}_{number:06d}"
 
 
 def bucket_of_work_unit(work_unit_id: str) -> int | None:
-    """Return the bucket of a work unit's dataset, None if the text is not such an id."""
+    """Return a work unit's bucket, or None."""
     match = _WORK_UNIT.fullmatch(work_unit_id)
     return int(match[1]) if match else None

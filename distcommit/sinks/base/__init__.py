@@ -1,4 +1,4 @@
-"""Base classes of sinks, writers and committers, the commit rule of ledgers (`idempotent_commit`), and retries.
+"""Base classes of sinks, writers and committers.
 
 Must not depend on a particular target. Start reading at `committer_sink`.
 """

@@ -19,8 +19,8 @@ Aggregated = TypeVar("Aggregated")
 
 
 class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
-    """Committer that combines requests with equal keys (`committed_with`) into one commit at the target. If that is
-    refused, bisection finds the refused requests, and the others are committed."""
+    """Committer that combines requests with equal keys (`committed_with`) into one commit at the target. Bisection
+    finds refused requests, and the others are committed."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         together: dict[str, list[int]] = {}
@@ -35,8 +35,8 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests in one commit or none.
 
-        If `combine` refuses single requests, these fail and the others are held back. If it refuses only all together,
-        or `commit_aggregated` refuses, all fail, because the cause is unknown.
+        If `combine` refuses single requests, only these fail and the others are held back. Otherwise the cause of a
+        refusal is unknown, and all fail.
         """
         refusals = [self._refusal(request) for request in requests]
         refused = next((r.dataset_urn for r, cause in zip(requests, refusals, strict=True) if cause is not None), None)
@@ -56,8 +56,7 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
         return None
 
     def committed_with(self, request: CommitRequest) -> str:
-        """Return a key, such as the table's name. Requests with equal keys go into one commit; by default all do. The
-        requests of one commit group must have equal keys."""
+        """Return a key, such as the table's name. The requests of one commit group must have equal keys."""
         return ""
 
     @abstractmethod
@@ -67,9 +66,9 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
 
     @abstractmethod
     def commit_aggregated(self, aggregated: Aggregated) -> Sequence[CommitOutcome]:
-        """Commit durably all requests that are not committed yet, in one transaction with their ledger rows. Return the
-        outcome of each request, in the order of `combine`. Raises RefusedError, with the target unchanged, if one of
-        the requests can never be committed."""
+        """Commit durably all requests that are not committed yet, with their ledger rows, in one transaction. Return
+        outcomes in the order of `combine`. Raises RefusedError, with the target unchanged, if one of the requests can
+        never be committed."""
 
     def _by_halves(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         try:

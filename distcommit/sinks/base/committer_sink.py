@@ -23,11 +23,10 @@ from distcommit.steps.sink_step import SinkCommitStep
 
 
 class CommitterSink(Sink):
-    """A sink whose writers return commit infos, and whose committer commits them, in one request for each branch of a
-    dataset. Subclasses define `name`.
+    """A sink whose committer commits its writers' commit infos, in one request for each branch of a dataset.
 
     Attributes:
-        infos_version: version of the commit infos; increase it when an older committer can't read them.
+        infos_version: increase it when an older committer can't read the commit infos.
     """
 
     infos_version: ClassVar[int] = 1
@@ -40,11 +39,11 @@ class CommitterSink(Sink):
     @property
     def leaves_in_doubt(self) -> bool:
         """Whether writers leave prepared transactions, which `abort` rolls back for good. If True, `abort` is also
-        called for commits that an operator has accepted without committing them."""
+        called for commits that an operator has accepted."""
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:
-        """Convert a commit info that was stored with an older version. Required if `infos_version` is above 1."""
+        """Convert a commit info of an older version; required if `infos_version` is above 1."""
         raise NotImplementedError(f"{type(self).__name__} must implement `upgraded` for its infos of version {version}")
 
     @abstractmethod
@@ -72,14 +71,14 @@ class CommitterSink(Sink):
 
 
 class GroupsByTable(CommitterSink):
-    """A sink of tables. If all datasets share a table, they are one commit group; otherwise each dataset is a group."""
+    """A sink of tables, which form one commit group if all datasets share a table."""
 
     if TYPE_CHECKING:
         table: str
 
     @abstractmethod
     def shown(self, table: str) -> str:
-        """Return a table's name, or the template of names, as operators write it."""
+        """Return a table's name or template for messages."""
 
     @abstractmethod
     def group_of(self, dataset_urn: str) -> str: ...
@@ -97,7 +96,7 @@ class GroupsByTable(CommitterSink):
 
 
 class StoredName(SettingsModel):
-    """Settings of a sink that a job may have several times, each in another branch of a fork.
+    """Settings of a sink that several branches of a fork may have.
 
     Attributes:
         stored_as: a suffix of the name that commits are stored with, which must differ between branches. It must not

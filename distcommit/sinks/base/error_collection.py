@@ -1,4 +1,4 @@
-"""Collection of the errors of operations on many items, so that one failure does not prevent the others."""
+"""Collection of the errors of operations on many items."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ErrorCollector:
     """Collector of errors by the name of the failed item, which raises them together.
 
     Args:
-        subject: what has failed, as the beginning of the error message.
-        probe: raises if the whole target is unavailable. It is called after the first error.
+        subject: what has failed, as the beginning of the message.
+        probe: called after the first error; raises if the whole target is unavailable.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:
@@ -24,8 +24,8 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect an error that the block raises for the named item. A SinkUnavailableError, or an error of the probe,
-        is raised instead, because it concerns the whole target."""
+        """Collect an error of the block for the item. A SinkUnavailableError, or an error of the probe, is raised
+        instead, because it concerns the whole target."""
         try:
             yield
         except SinkUnavailableError:
@@ -36,7 +36,7 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise one TransientError for all failed items, which names the first five; return if there is none."""
+        """Raise one TransientError for all failed items, which names the first five."""
         if not self._failed:
             return
         first = [

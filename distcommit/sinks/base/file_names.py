@@ -1,4 +1,4 @@
-"""Names of files that only sinks use. Names of files in the job's own folders are in `protocol.paths`."""
+"""Names of files that only sinks use; those in the job's own folders are in `protocol.paths`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ def ledger_file_name(checksum: str) -> str:
 
 
 def ledger_text_name(number: int) -> str:
-    """Return the name of a Delta table's ledger file, which the table names by a number."""
     return f"txn-{number:016x}.json"
 
 
 def data_file_note(name: str) -> str:
-    """Return the name of the staged file that records the location of the named data file."""
+    """Return the name of the staged file that records a data file's location."""
     return f"{name}{_DATA_FILE_NOTE}"
 
 

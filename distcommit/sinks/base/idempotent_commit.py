@@ -1,13 +1,10 @@
-"""The commit rule of every ledger: decide by its row whether a request is already committed, may be, or is refused.
+"""The commit rule of every ledger: a commit is a compare-and-set from one of the epochs that the store knows, the
+request's `bases`.
 
-A commit is a compare-and-set from an epoch that the store knows.
+A row with another epoch shows that the target or the store was restored from a copy, or recreated.
 
-A request names its bases: the epochs that the target may have for the dataset before the commit. A row with any other
-epoch shows that the target or the store was restored from a copy, or recreated.
-
-Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
-removed without its data has an identity, which is assigned when it is created. Writers record it in their commit infos,
-and committers refuse requests of another ledger.
+A recreated, empty ledger has no row, as before a first commit. So a ledger that can be removed without its data has an
+identity. Writers record it in their commit infos, and committers refuse requests of another ledger.
 """
 
 from __future__ import annotations
@@ -24,8 +21,8 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Return a hash of a request's attempts, which identifies its commit; empty if it names none. Epochs are not
-    unique, because a store that was restored from a copy assigns them again."""
+    """Return a hash of a request's attempts; empty if it names none. Epochs are not unique, because a store that was
+    restored from a copy assigns them again."""
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
@@ -35,11 +32,11 @@ def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request that must not be committed, given the target's ledger row. Return None if it
-    must: the caller then commits its data with the row that `committed` returns, in one transaction.
+    """Return the outcome of a request that must not be committed, given its ledger row. If it is None, the caller
+    commits the data and the row of `committed` in one transaction.
 
-    A higher epoch in the row rejects the request, too. A run seals a sequence only after all earlier ones of the
-    dataset are done, so another store has committed the row, or the request is of a zombie, whose outcome is ignored.
+    A higher epoch in the row rejects the request, too. Then another store has committed the row, or the request is of a
+    zombie, because a run seals a sequence only after all earlier ones of the dataset are done.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -64,8 +61,7 @@ def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Return the identity of the ledger that the request was written for, if it is not `identity`, that of the present
-    ledger; otherwise an empty text."""
+    """Return the ledger that the request was written for, if it is not `identity`; otherwise an empty text."""
     recorded = (str(info["ledger"]) for info in request.infos)
     return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 
@@ -78,7 +74,7 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the ledger row that permits a revoked request again; unchanged if the request is not the last revoked
+    """Return the ledger row that permits a revoked request again; unchanged unless the request is the last revoked
     one."""
     if row is None or row.revoked != request.epoch:
         return row
@@ -87,8 +83,8 @@ def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
     """Return the ledger row after the request is rolled back. If the request was committed (`row.epoch ==
-    request.epoch`), the caller must delete its data in the transaction that writes the row. Raises ConflictError if a
-    later epoch, or another commit of the same epoch, is committed."""
+    request.epoch`), the caller must delete its data in the same transaction. Raises ConflictError if a later epoch, or
+    another commit of the same epoch, is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(

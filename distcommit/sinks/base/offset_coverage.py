@@ -1,4 +1,4 @@
-"""The source offsets that rows cover: collected by writers, and summed in the target's ledger."""
+"""The source offsets that rows cover."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed
 
 
 class OffsetCoverage:
-    """Collector of the source offsets of a writer's rows, of filtered records, and of holes."""
+    """Collector of the source offsets of rows, filtered records and holes."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -42,8 +42,8 @@ class OffsetCoverage:
         self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Add offsets of filtered records. Return False, and add none, if there are none or no row was written, because
-        there will be no commit info then."""
+        """Add offsets of filtered records; return False, and add none, if no row was written, because there is no
+        commit info then."""
         if not (self.rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
@@ -51,12 +51,11 @@ class OffsetCoverage:
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """The ranges for `Prepared.holes` if no row was written, so that no commit info contains them; otherwise
-        empty."""
+        """The ranges for `Prepared.holes`, if no commit info contains them."""
         return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
-        """Return the coverage as JSON data for a commit info; `covered_in` reads it."""
+        """Return the coverage as JSON data for a commit info."""
         coverage = Covered(
             incarnation=self._origin.incarnation,
             branches=tuple(self._origin.branches),
@@ -71,7 +70,7 @@ class OffsetCoverage:
 
 
 class CoveringWriter(SinkWriter):
-    """A writer that collects the source offsets of its rows. Subclasses add each batch to `_covering`."""
+    """A writer whose subclasses add each batch to `_covering`."""
 
     def __init__(self, origin: Origin) -> None:
         self._covering = OffsetCoverage(origin)
@@ -84,13 +83,13 @@ class CoveringWriter(SinkWriter):
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """Return the summed coverage of commit infos, which have results of `OffsetCoverage.covered` under `key`."""
+    """Return the summed coverage of commit infos, from results of `OffsetCoverage.covered`."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Return the sum of coverages, one for each source incarnation, list of branches and `makes_several`. An offset
-    that two of them cover is counted in `duplicates`."""
+    """Return the sums by source incarnation, list of branches and `makes_several`. `duplicates` counts offsets that two
+    of them cover."""
     sums: dict[_Kind, Covered] = {}
     for part in parts:
         earlier = sums.pop(_kind(part), None)
@@ -99,7 +98,7 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
 
 def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """Return the coverage without that of a commit that was rolled back. Empty entries are left out."""
+    """Return the coverage without that of a commit that was rolled back."""
     removed = {_kind(part): part for part in taken_back}
     remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)

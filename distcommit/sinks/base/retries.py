@@ -1,7 +1,4 @@
-"""Number of tries at targets, and the waits between them.
-
-Sinks must not wait anywhere else.
-"""
+"""Number of tries at targets, and the waits between them; sinks must not wait anywhere else."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ _LONGEST_WAIT_S = 2.0
 
 
 def tries(most: int = 12, first_wait_s: float = 0.02) -> Iterator[int]:
-    """Yield the numbers of tries from 1 to `most`, and wait before each but the first. Waits are random, so that
-    conflicting sessions spread. Their upper limit is `first_wait_s` at first, and doubles up to two seconds."""
+    """Yield the numbers of tries from 1, and wait before each but the first. Waits are random, so that conflicting
+    sessions spread. Their limit doubles from `first_wait_s` up to two seconds."""
     for number in range(1, most + 1):
         if number > 1:
             time.sleep(random.uniform(0, min(first_wait_s * 2 ** (number - 2), _LONGEST_WAIT_S)))

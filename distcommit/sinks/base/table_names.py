@@ -1,8 +1,4 @@
-"""Table names from dataset URNs. Different datasets have different names if the template contains `{dataset}`.
-
-`database_table_name` keeps the URN's characters that the database accepts. `plain_table_name` uses only letters, digits
-and `_`, for table formats, whose tables are folders.
-"""
+"""Table names from dataset URNs, which differ between datasets if the template contains `{dataset}`."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Return a template of table names. Raises ValueError if it is empty, not printable, or has braces other than one
+    """Return the template. Raises ValueError if it is empty, not printable, or has braces other than one
     `{dataset}`."""
     remainder = template.replace(DATASET, "", 1)
     if not template or "{" in remainder or "}" in remainder or not template.isprintable():
@@ -37,14 +33,12 @@ def database_table_name(
     basic_characters: bool = False,
     selected: tuple[str, ...] = (),
 ) -> str:
-    """Return the name of a dataset's table: the template with the dataset's URN. A name that the database would change
-    or cut off, that is in `selected`, or that ends like a hash is shortened, and its hash is appended.
+    """Return the name of a dataset's table. A name that the database would change or cut off, that is in `selected`, or
+    that ends like a hash is shortened and ends in its hash.
 
     Args:
-        template: accepted by `check_template`.
-        urn: the dataset's URN.
         most_bytes: longest name that the database accepts, in bytes of UTF-8.
-        any_case: whether the database distinguishes names by their case.
+        any_case: whether the database distinguishes names by case.
         basic_characters: whether names are limited to Unicode's basic multilingual plane.
         selected: reserved names, such as the ledger's.
     """
@@ -64,8 +58,8 @@ def database_table_name(
 
 
 def plain_name(urn: str) -> str:
-    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. Other characters become `_`,
-    and then a part of the URN's SHA-256 is appended, so that `a.b` and `a_b` differ."""
+    """Return at most 200 letters, digits and `_` for the dataset. If characters were replaced by `_`, a hash of the URN
+    follows, so that `a.b` and `a_b` differ."""
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
     safe = _UNSAFE.sub("_", urn)[:180]
@@ -75,5 +69,4 @@ def plain_name(urn: str) -> str:
 
 
 def plain_table_name(template: str, urn: str) -> str:
-    """Return the name of a dataset's table: the template with the dataset's `plain_name`."""
     return template.replace(DATASET, plain_name(urn))

@@ -12,8 +12,6 @@ from distcommit.core.support.install_command import install_command
 
 
 class Connection(Protocol):
-    """A resource that must be closed."""
-
     def close(self) -> None: ...
 
 
@@ -23,7 +21,7 @@ Committer = TypeVar("Committer", bound=SinkCommitter)
 
 @contextmanager
 def needing_client(sink: str) -> Iterator[None]:
-    """Convert a failed import in the block to a ConfigurationError that names the extra to install."""
+    """Convert a failed import to a ConfigurationError that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -36,7 +34,7 @@ def needing_client(sink: str) -> Iterator[None]:
 
 
 def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
-    """Return the committer that `create` makes of a connection. If that fails, close the connection."""
+    """Return the committer of a connection, which is closed if `create` fails."""
     try:
         return create(connection)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Base classes of sinks without a committer, and of writers that take single records."""
+"""Base classes of sinks without a committer, and of writers of single records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class WriterSink(Sink):
-    """A sink without commits, for jobs with `commit.delivery: at_least_once`.
+    """A sink without commits, for `commit.delivery: at_least_once`.
 
-    Writers must make all records durable in `prepare_commit`, whose result is ignored. Records of a failed attempt stay
-    at the target and are written again.
+    Writers must make all records durable in `prepare_commit`, whose result is ignored. Records of failed attempts stay
+    and are written again.
     """
 
     abilities: ClassVar[Abilities] = Abilities(
@@ -30,8 +30,7 @@ class WriterSink(Sink):
 
 
 class RecordWriter(SinkWriter):
-    """A writer of single records, each a dict of Python values by column. Converting a record costs several times as
-    much as writing it in a batch."""
+    """A writer of single records as dicts, which is several times slower than a writer of batches."""
 
     @abstractmethod
     def write_record(self, record: dict[str, Any]) -> None: ...

@@ -1,6 +1,6 @@
-"""Previews of a job: its records are printed, and nothing is stored.
+"""Previews of a job, which print records and store nothing.
 
-Must not be used by a service, or be combined with a sink that commits. Start reading at `sink`.
+Must not be used by a service, or with a sink that commits. Start reading at `sink`.
 """
 
 SETTINGS = "sink:ConsoleSink"

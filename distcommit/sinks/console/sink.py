@@ -1,4 +1,4 @@
-"""The sink that prints a job's records as a preview."""
+"""The sink that prints records as a preview."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConsoleSink(SettingsModel, SinkSettings):
     """Publishes to files in temporary folders, which are deleted once some of their records are printed.
 
     Attributes:
-        rows: number of records that are printed of each dataset and branch.
+        rows: number of records to print of each dataset and branch.
     """
 
     type: Literal["console"]

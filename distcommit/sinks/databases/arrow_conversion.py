@@ -44,8 +44,7 @@ PLAIN_TYPES = TypeTable(
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which databases store a column: for example signed integers, and times in microseconds, in UTC
-    or without a zone."""
+    """Return the type that databases store, such as signed integers and times in microseconds."""
     return PLAIN_TYPES.stored(kind)
 
 
@@ -56,8 +55,8 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """Return lists, structs or maps as JSON texts, maps as lists of keys and values. If `negative_zeros` is False,
-    raise RefusedError for `-0.0`."""
+    """Return lists, structs or maps as JSON texts, maps as lists of keys and values. Without `negative_zeros`, raise
+    RefusedError for `-0.0`."""
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
     if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):
@@ -71,7 +70,7 @@ def has_negative_zero(array: pa.Array) -> bool:
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """Cast a column without changing values. Raises RefusedError if a value does not fit."""
+    """Cast a column; raises RefusedError if a value would change."""
     if array.type == kind:
         return array
     if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):

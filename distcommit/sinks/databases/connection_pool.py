@@ -1,8 +1,6 @@
 """Connections to database servers that a process keeps between commits.
 
-A committer leases a connection. If all its callbacks have succeeded, it releases the connection, which restores the
-session's first state. After any error it closes the connection, so that a transaction with an unknown outcome is never
-continued.
+After any error a committer closes its connection, so that a transaction with an unknown outcome is never continued.
 """
 
 from __future__ import annotations
@@ -21,21 +19,20 @@ from distcommit.fs.database_tls import Tls
 from distcommit.sinks.base.target_connections import Connection
 
 _MOST_KEPT = 2
-"""Idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
+"""Idle connections that a pool keeps."""
 IDLE_S = 30
-"""After this time without a lease an idle connection is closed. Servers and firewalls wait longer."""
+"""Seconds until an idle connection is closed; servers and firewalls wait longer."""
 OLDEST_S = 600
-"""Connections of this age are closed, so that a changed server address or certificate takes effect."""
+"""Seconds until a connection is closed, so that a new server address or certificate takes effect."""
 WAIT_S = 10
-"""Seconds to wait for a connection if all are leased."""
 
 
 class Client(NamedTuple):
-    """The functions of a database's client library that a pool needs.
+    """The functions of a client library that a pool needs.
 
     Attributes:
-        connect: connects, given URL, password and TLS setting.
-        check: raises an exception if the server does not answer on a connection.
+        connect: opens a connection from URL, password and TLS setting.
+        check: raises an exception if the server does not answer.
         reset: restores a session's first state, without an open transaction, or raises an exception.
     """
 
@@ -49,10 +46,10 @@ class Address:
     """The settings that identify a pool.
 
     Attributes:
-        client: functions of the client library.
-        url: the database's URL, without the password.
+        client: its library's functions.
+        url: without the password.
         tls: the setting `tls`.
-        limit: the most connections that a process may lease at a time.
+        limit: the most leases of a process at a time.
     """
 
     client: Client
@@ -71,10 +68,10 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A connection that one committer may use until it calls `release` or `close`. Further calls of these do nothing.
+    """A connection that one committer uses until `release` or `close`; later calls of these do nothing.
 
     Attributes:
-        is_new: whether the connection was opened for this lease.
+        is_new: whether it was opened for this lease.
     """
 
     _connection: Any
@@ -87,15 +84,13 @@ class Lease:
 
     @property
     def connection(self) -> Any:
-        """The client's connection. Raises RuntimeError after the end of the lease, because another committer may have
-        it."""
+        """The client's connection; raises RuntimeError after the end of the lease."""
         if self._is_ended:
             raise RuntimeError("a committer uses a connection that it has released or closed")
         return self._connection
 
     def release(self) -> None:
-        """Reset the connection, and return it to the pool, which keeps at most two idle ones. If the reset fails, close
-        it."""
+        """Reset the connection and return it to the pool; close it if that fails."""
         if self._is_ended:
             return
         try:
@@ -107,7 +102,7 @@ class Lease:
             self._pool.take_back(_Kept(self._connection, self._password, self._opened_s, time.monotonic()))
 
     def close(self) -> None:
-        """Close the connection. The server then rolls back its open transaction."""
+        """Close the connection, so that the server rolls back."""
         if not self._is_ended:
             self._is_ended = True
             self._pool.discard(self._connection)
@@ -186,7 +181,7 @@ class _Pool:
         return True
 
     def _closes_in_time(self) -> bool:
-        """Start the timer if it does not run. Return False if the process can't start a thread, as on exit."""
+        """Start the timer; return False if the process can't start a thread, as on exit."""
         if self._timer is None:
             timer = threading.Timer(IDLE_S, self._close_in_time)
             timer.daemon = True
@@ -207,15 +202,15 @@ class _Pool:
 
 
 _pools: dict[tuple[Address, int], _Pool] = {}
-"""Pools by address and process: a forked process must not use its parent's connections."""
+"""By address and process, because a forked process must not use its parent's connections."""
 
 
 def lease(address: Address, password: str) -> Lease:
-    """Lease an idle connection of this process and password, or a new one.
+    """Lease a connection of this process and password.
 
     Raises:
-        TransientError: if this process has leased its limit, and none ends within ten seconds.
-        Exception: an error of the client, if it can't connect.
+        TransientError: if all of the limit are leased for ten seconds.
+        Exception: the client's error if it can't connect.
     """
     return _pools.setdefault((address, os.getpid()), _Pool(address)).lease(password)
 

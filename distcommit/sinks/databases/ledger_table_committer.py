@@ -1,6 +1,6 @@
 """Base class of committers whose ledger is a table in the target database.
 
-SQL statements here have `%s` for values, and `{ledger}` and `{proofs}` for tables, which subclasses replace.
+Its SQL has `%s` for values; subclasses replace `{ledger}` and `{proofs}`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class _UndoneError(Exception):
 
 
 class LedgerTableCommitter(RowLoadingCommitter):
-    """Commits on one connection. The ledger has one row for each store, dataset and branch, and a row with an empty
-    store, which contains the ledger's identity.
+    """Committer whose ledger has one row for each store, dataset and branch. A row with an empty store has the ledger's
+    identity.
 
     Attributes:
         driver_error: base class of the driver's errors.
-        identity_column: ledger column with the identity of the table that a commit went to.
+        identity_column: ledger column with the identity of a commit's table.
         now: SQL expression of the present time.
         row_columns: ledger columns that identify a row.
-        row_condition: SQL condition of one ledger row, with `%s` for each value of `row_values`.
+        row_condition: SQL condition of one ledger row, with the `row_values`.
     """
 
     driver_error: ClassVar[type[Exception]]
@@ -62,8 +62,7 @@ class LedgerTableCommitter(RowLoadingCommitter):
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error also concerns other
-        requests."""
+        """Return the outcome of a request whose rows caused this error; None if it also concerns other requests."""
 
     @abstractmethod
     def count_rows(self, table: str, tag: int) -> int: ...
@@ -85,8 +84,8 @@ class LedgerTableCommitter(RowLoadingCommitter):
         return "" if row is None else str(row[0])
 
     def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
-        """Return locked ledger rows, and remember which tables their commits went to. `sequences` have
-        `LEDGER_COLUMNS`, the table's name, and `identity_column`."""
+        """Return locked ledger rows, and remember their tables. `sequences` have `LEDGER_COLUMNS`, the table's name,
+        and `identity_column`."""
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
         for row in sequences:
@@ -130,7 +129,7 @@ class LedgerTableCommitter(RowLoadingCommitter):
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of rows with the dataset's tag; None without tags, or if the mode is not `append`."""
+        """Return the number of the dataset's rows; None without tags, or if the mode is not `append`."""
         if not self._settings.takes_back:
             return None
         tag = tag_of(self._context.store_id, dataset_urn, branch)
@@ -142,7 +141,7 @@ class LedgerTableCommitter(RowLoadingCommitter):
         return RetryLater(f"{type(error).__name__}: {error}") if isinstance(error, OSError) else None
 
     def probe(self) -> None:
-        """Insert a large ledger row and roll it back, to detect a full disk."""
+        """Insert a large ledger row and roll back, to detect a full disk."""
         row = self.row_inserted("", (uuid.uuid4().hex, ""))
         with contextlib.suppress(_UndoneError), self.transaction():
             self.execute(

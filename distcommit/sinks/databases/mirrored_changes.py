@@ -1,8 +1,7 @@
 """The rule of mode `mirror`: a table has the last state of each key, and rows of deleted keys are gone.
 
-A second table, the table of deleted keys, keeps the order columns of each delete, so that an older change that arrives
-later does not restore the row. A key is in at most one of the two tables. A change is applied only if it is newer than
-the row with its key, in whichever of the two tables that row is.
+A second table keeps the order columns of deletes, so that an older change does not restore a row. A change is applied
+only if it is newer than the row with its key in either table.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DELETED_AT = "_distcommit_deleted_at"
 """Column of the table of deleted keys: the time of the commit, in seconds since 1970."""
 DELETES = ("d", "delete")
 UPSERTS = ("c", "r", "u", "i", "create", "read", "update", "insert", "upsert")
-"""Values of the operation column, in any case: those of Debezium, first letters, and words."""
+"""Values of the operation column, in any case."""
 _ROW = "_distcommit_row"
 
 
@@ -31,9 +30,9 @@ class ChangeCheck(RowChecker):
     """Row checker that rejects changes without a complete key or a known operation, and deletes without a version.
 
     Attributes:
-        keys: the key columns.
-        operation: the operation column.
-        version: the version column; empty for none.
+        keys: their columns.
+        operation: its column.
+        version: its column; empty for none.
     """
 
     keys: tuple[str, ...]
@@ -41,7 +40,7 @@ class ChangeCheck(RowChecker):
     version: str
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return whether each change can be applied. Missing columns are left to the check of the schema."""
+        """Return whether each change can be applied; the schema check covers missing columns."""
         passes = pa.repeat(pa.scalar(True), batch.num_rows)
         for key in self.keys:
             if key in batch.schema.names:
@@ -68,7 +67,7 @@ def is_operation_type(kind: pa.DataType) -> bool:
 
 
 def check_exact_keys(table: Table, keys: Sequence[str], remedy: str) -> None:
-    """Raise RefusedError if rows with different keys could be equal in the table, and one would replace the other."""
+    """Raise RefusedError if different keys could be equal in the table."""
     inexact = table.inexact_keys(keys)
     if inexact:
         raise RefusedError(
@@ -81,16 +80,13 @@ def check_exact_keys(table: Table, keys: Sequence[str], remedy: str) -> None:
 def apply_changes(
     table: Table, deleted: Table, changes: pa.Table, keys: Sequence[str], operation: str, newer: Newer, now_s: int
 ) -> None:
-    """Apply changes, sorted so that of changes with equal keys the newest comes last.
+    """Apply changes, sorted so that the newest of a key comes last.
 
     Args:
-        table: the mirrored table, which has the columns of the changes except the operation.
-        deleted: the table of deleted keys, which has the columns of `deleted_schema`.
-        changes: the changes; all operations are known, and no key is null.
-        keys: the key columns.
-        operation: the operation column.
-        newer: the order of changes.
-        now_s: the time in seconds since 1970.
+        table: has all columns but the operation.
+        deleted: has the columns of `deleted_schema`.
+        changes: have known operations and no null keys.
+        now_s: seconds since 1970.
     """
     last = _last_of_each_key(changes, keys)
     is_delete = pc.is_in(_lowered(last.column(operation)), pa.array(DELETES))
@@ -115,7 +111,7 @@ def apply_changes(
 
 
 def deleted_schema(schema: pa.Schema, keys: Sequence[str], version: str) -> pa.Schema:
-    """Return the columns of the table of deleted keys beside a table with these columns."""
+    """Return the columns of the table of deleted keys."""
     names = [name for name in (*keys, *ORDER_COLUMNS, version) if name in schema.names]
     return pa.schema([*(schema.field(name) for name in names), pa.field(DELETED_AT, pa.int64())])
 

@@ -27,20 +27,20 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""The four columns, in the order in which an UPDATE must set them if assignments see earlier ones: once the position is
-set, the present row counts as not newer."""
+"""In the order for an UPDATE whose assignments see earlier ones: once the position is set, the row counts as not
+newer."""
 
 Named = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The condition under which a row replaces another row, as SQL.
+    """The SQL condition under which a row replaces another row.
 
     Attributes:
-        version: column whose greater value is newer; empty if rows are compared by their origin.
-        is_reprocessed: whether the rows are reprocessed from error files.
-        is_by_reading: whether positions are counted while reading, so that they are comparable within one epoch only.
+        version: column whose greater value is newer; empty to compare rows by origin.
+        is_reprocessed: whether the rows come from error files.
+        is_by_reading: whether positions count records read, so that they are comparable within one epoch only.
     """
 
     version: str
@@ -48,8 +48,7 @@ class Newer:
     is_by_reading: bool = False
 
     def condition(self, new: Named, old: Named) -> str:
-        """Return the condition, which is never null. `new` and `old` return the SQL of a column of the new and of the
-        present row."""
+        """Return the condition, which is never null. `new` and `old` return the SQL of a row's column."""
         if self.version:
             value, present = new(self.version), old(self.version)
             return f"({present} IS NULL OR COALESCE({value} >= {present}, FALSE))"
@@ -64,14 +63,13 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the column names with those that the condition reads at the end, for servers that set one column after
-        another."""
+        """Return the names with those that the condition reads last, for servers that set columns one by one."""
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 
 
 def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | None) -> pa.RecordBatch:
-    """Add columns with the rows' source partition and position, null if the source has none."""
+    """Add columns with the rows' source partition and position, null if unknown."""
     parts: pa.Array = pa.nulls(batch.num_rows, pa.int64())
     positions = parts
     provenance = origin.provenance
@@ -94,10 +92,10 @@ def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
 
 
 def oldest_first(batches: Sequence[pa.RecordBatch], version: str) -> list[pa.RecordBatch]:
-    """Sort batches of one schema so that of rows with equal keys the newest comes last.
+    """Sort batches of one schema so that the newest row of a key comes last.
 
-    With a `version` column, all rows are sorted by it, null first. Otherwise the rows of each source partition are
-    sorted among themselves, and other rows stay in place.
+    A `version` column sorts all rows, null first. Otherwise only the rows of each source partition are sorted among
+    themselves.
     """
     table = pa.Table.from_batches(batches)
     if version:

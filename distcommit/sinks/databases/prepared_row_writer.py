@@ -1,7 +1,4 @@
-"""Writers of two-phase commit, which insert rows in a prepared transaction.
-
-The transaction survives a crash of the writer and of the server until it is committed or rolled back.
-"""
+"""Writers of two-phase commit, whose prepared transactions survive crashes of writer and server."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
 
 class PreparedRows(StagedRows):
-    """Writer that stages batches in files and prepares them at the end, so that no transaction is open while records
-    are read. `opens` opens a committer with a connection of its own. The other arguments are those of `StagedRows`."""
+    """Writer that stages batches in files and prepares them at the end, so that no transaction is open while reading.
+    `opens` opens a committer with its own connection."""
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class PreparedRows(StagedRows):
         return Prepared([prepared])
 
     def abort(self) -> None:
-        """Roll back the prepared transaction, if one was begun, because it holds locks."""
+        """Roll back the prepared transaction, because it holds locks."""
         super().abort()
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix

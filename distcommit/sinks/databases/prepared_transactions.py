@@ -1,11 +1,10 @@
-"""Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
+"""Two-phase commit: writers prepare transactions, and the committer commits them by name.
 
-If a prepared transaction is gone, the database does not report whether it was committed or rolled back. So each
-transaction inserts a row, its proof, which is visible once it is committed. Then the ledger row is changed and the
-proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
+A database does not report whether a missing prepared transaction was committed. So each transaction inserts a proof, a
+row that is visible once it is committed. Then the ledger row is changed and the proofs are deleted in one transaction.
+All committers of a dataset lock its ledger row first.
 
-A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once a newer run has begun,
-because the attempt is fenced then.
+A name belongs to one attempt. A newer run deletes the bars of aborted attempts, because these are fenced then.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class Name(NamedTuple):
 
     Attributes:
         key: hash of store, dataset and branch.
-        epoch: the run's epoch.
-        attempt: the task attempt's id.
+        epoch: of the run.
+        attempt: id of the task attempt.
     """
 
     key: str
@@ -77,21 +76,18 @@ class Name(NamedTuple):
 
 
 class TwoPhaseCommitter(ProofCommitter):
-    """Committer of prepared transactions, to be combined by inheritance with the database's own committer, which has
-    the ledger.
+    """Committer of prepared transactions, to be combined with the database's own committer.
 
-    A second connection commits and rolls back, because the first one has an open transaction that locks the ledger row.
+    It commits on a second connection, because the first one's transaction locks the ledger row.
     """
 
     @abstractmethod
     def in_doubt(self) -> frozenset[Name]:
-        """Return the names of the prepared transactions of all stores."""
+        """Return the prepared transactions of all stores."""
 
     @abstractmethod
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
-        """Roll back a prepared transaction or, with `commit`, commit it, durably, on the second connection. Return
-        whether it existed.
-        """
+        """Roll back or commit a prepared transaction, durably, on the second connection. Return whether it existed."""
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
@@ -114,7 +110,7 @@ class TwoPhaseCommitter(ProofCommitter):
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Delete proofs that accepted requests left, once a later epoch of the dataset is committed."""
+        """Delete proofs that accepted requests left, once a later epoch is committed."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
@@ -123,7 +119,7 @@ class TwoPhaseCommitter(ProofCommitter):
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
         table does not take the rows, FencedError if a newer run has begun or the attempt was aborted, LostError if
-        staged rows are gone, and TransientError if the database fails or the table was just dropped or recreated."""
+        staged rows are gone, and TransientError if the database fails or the table was just recreated."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -149,8 +145,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
         """Return the table's identity. Create a missing table in a separate transaction, because a prepared one would
-        keep it locked. Raises RefusedError if the table was dropped or recreated since a commit, or is missing and may
-        not be created, and CollisionError if another transaction conflicts."""
+        lock it. Raises RefusedError if the table was recreated since a commit, or is missing and may not be created,
+        and CollisionError on a conflict."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])
@@ -223,9 +219,9 @@ class TwoPhaseCommitter(ProofCommitter):
         self._waiting(request)
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
-        """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
-        committing finds the first one missing and stops. If the request has no commit infos, roll back all of its
-        dataset and branch up to its epoch. Raises ConflictError if one is committed and its rows have no tags."""
+        """Roll back prepared transactions in the order of commits, so that a process that is still committing misses
+        the first one and stops. Without commit infos, roll back all of the dataset and branch up to the epoch. Raises
+        ConflictError if one is committed and its rows have no tags."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
@@ -254,7 +250,7 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs. An attempt whose rollback fails is
-        not barred, because that would wait for its lock; TransientError is raised once the others are done."""
+        not barred, because that would wait for its lock; TransientError follows at the end."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
@@ -281,9 +277,9 @@ class TwoPhaseCommitter(ProofCommitter):
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """Return the prepared transactions of a request that are not committed. Raises LostError if one is gone.
+        """Return a request's prepared transactions; raises LostError if one is neither prepared nor committed.
 
-        Transactions are listed before proofs, so that one that is committed in between has a proof.
+        They are listed before proofs, so that one that is committed in between has a proof.
         """
         names, in_doubt = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])
@@ -298,7 +294,7 @@ class TwoPhaseCommitter(ProofCommitter):
         return blake2b(named.encode(), digest_size=16).hexdigest()
 
     def _proof(self, attempt: str) -> str:
-        """Return the id of an attempt's proof in this sink. Branches that share a ledger are different sinks."""
+        """Return the id of an attempt's proof. Branches that share a ledger are different sinks."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
 

@@ -26,15 +26,15 @@ from distcommit.sinks.databases.table_interface import Table
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
-"""Columns of the ledger table, in the order that `as_row` expects."""
+"""In the order that `as_row` expects."""
 _IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
 class RowLoadingCommitter(TableCommitter):
-    """Committer that loads staged rows into tables. A subclass implements the tables and the ledger of one database.
+    """Committer that loads staged rows; a subclass implements the tables and the ledger of one database.
 
     Attributes:
-        forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
+        forgotten: ledger column to set to null so that a recreated table counts as the old one.
         exact_keys: how an operator makes a table compare its keys by bytes.
     """
 
@@ -47,24 +47,22 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it is not a
-        transactional table, for instance a view."""
+        """Return the table, locked against ALTER, or None. Raises RefusedError if it is not a transactional table."""
 
     @abstractmethod
     def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> Table:
-        """Create the table for rows of this schema, unless another session has done so, and return it."""
+        """Create the table, unless another session has done so, and return it."""
 
     @abstractmethod
     def shown(self, name: str) -> str: ...
 
     @abstractmethod
     def had_commits(self, target: str) -> bool:
-        """Return whether the ledger has a commit of any store to the table."""
+        """Return whether any store has committed to the table."""
 
     @abstractmethod
     def has_commits_of_others(self, target: str, tag: int) -> bool:
-        """Return whether the ledger has a commit to the table by another store, dataset or branch than that of the
-        tag."""
+        """Return whether another store, dataset or branch than the tag's has committed to the table."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         settings, table, deleted = self._settings, None, None
@@ -93,8 +91,7 @@ class RowLoadingCommitter(TableCommitter):
                 table.copy(batches)
 
     def _check_operation(self, request: CommitRequest) -> None:
-        """Raise RefusedError if the rows were staged as changes and the sink does not apply changes now, or the other
-        way round."""
+        """Raise RefusedError if the rows were staged for another kind of mode than the sink now has."""
         expected = self._settings.operation if self._settings.mode == "mirror" else ""
         for info in request.infos:
             staged = info.get("operation", "")
@@ -106,8 +103,8 @@ class RowLoadingCommitter(TableCommitter):
                 )
 
     def _deleted_keys(self, request: CommitRequest, table: Table, schema: pa.Schema) -> Table:
-        """Return the table of deleted keys, without expired ones; create it if it is missing. Raises RefusedError if
-        another dataset or job writes to the mirrored table."""
+        """Return the table of deleted keys, without expired ones. Raises RefusedError if another dataset or job writes
+        to the mirrored table."""
         urn, settings = request.dataset_urn, self._settings
         if self.has_commits_of_others(table.shown, tag_of(self._context.store_id, urn, request.branch)):
             raise RefusedError(
@@ -163,7 +160,7 @@ class RowLoadingCommitter(TableCommitter):
         self.delete_committed(request, rows_of(request.infos))
 
     def delete_committed(self, request: CommitRequest, expected: int) -> None:
-        """Delete the rows with a request's tags. Raises ConflictError if their number is not the expected one."""
+        """Delete a request's rows; raises ConflictError if their number is not the expected one."""
         urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
         name = self._settings.table_of(urn)
         table = self.find(name, tags)
@@ -180,8 +177,8 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it was dropped or
-        recreated since a commit, or is missing and may not be created."""
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it was recreated since a
+        commit, or is missing and may not be created."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
@@ -215,8 +212,8 @@ class RowLoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """Return a ledger row from values of `LEDGER_COLUMNS`; `covered` may be JSON or decoded. In version 1 it is a list.
-    Raises UnknownVersionError if it is an object with another version, and CorruptError if it is not valid."""
+    """Return a ledger row from values of `LEDGER_COLUMNS`. `covered` may be JSON or decoded, in version 1 a list.
+    Raises UnknownVersionError or CorruptError for `covered`."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
     try:
         plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
@@ -245,14 +242,14 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
 
 
 def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
-    """Raise RefusedError if a key of an upsert is null, because databases do not treat two nulls as equal."""
+    """Raise RefusedError if a key is null, because two nulls are not equal in databases."""
     for key in keys:
         if any(batch.column(key).null_count for batch in batches):
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
 
 
 def columns_to_empty(names: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
-    """Return the table's columns that rows with these columns lack, except those with a default."""
+    """Return the table's columns without a default that rows lack."""
     return [name for name, column in columns.items() if name not in names and not column.has_default]
 
 
@@ -283,9 +280,8 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns to add to a table. Raises RefusedError if columns are missing without `add_columns`, or if
-    names differ only by case.
-    """
+    """Return the columns to add to a table. Raises RefusedError if that is not allowed, or names differ only by
+    case."""
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
     same = [field.name for field in missing if field.name.lower() in by_lower_name]
@@ -307,12 +303,11 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table, as its identity. It survives ALTER TABLE; a recreated
-    table has another one or none."""
+    """Return a random mark for the definition of a created table. It survives ALTER TABLE, but not recreation."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 
 def identity_in(definition: str) -> int:
-    """Return the 60-bit number of the mark in a table's definition or comment; 0 without a mark."""
+    """Return the 60-bit number of the mark; 0 without one."""
     mark = _IDENTITY.search(definition)
     return int(mark[1], 16) if mark else 0

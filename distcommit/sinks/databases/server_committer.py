@@ -1,4 +1,4 @@
-"""Base class of committers at a database server, whose connections come from the process's pool."""
+"""Base class of committers whose connections come from the process's pool."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from distcommit.sinks.databases.server_sink import ServerSink
 
 
 class ServerCommitter(LedgerTableCommitter):
-    """Committer on a leased connection. A second one, for statements outside of its transaction, is leased on demand.
+    """Committer on a leased connection; a second one is leased on demand.
 
     Attributes:
-        is_reusable: whether `release` returns the connections to the pool; otherwise it closes them.
+        is_reusable: whether `release` returns the connections instead of closing them.
     """
 
     is_reusable = True
@@ -28,7 +28,7 @@ class ServerCommitter(LedgerTableCommitter):
         return self._second
 
     def close_second(self) -> None:
-        """Close the second connection after an error. The next use leases another one."""
+        """Close the second connection; the next use leases another one."""
         if self._second is not None:
             self._second.close()
         self._second = None

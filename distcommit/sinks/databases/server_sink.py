@@ -27,9 +27,9 @@ from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
 
 LOCK_TIMEOUT_S = 10
-"""Longest wait of a statement for a lock of another session, in seconds. Then it fails, and a later call repeats it."""
+"""Longest wait of a statement for a lock, in seconds; a later call repeats it."""
 IDLE_TIMEOUT_S = 60
-"""Seconds without a statement after which the server ends a session, which releases its locks."""
+"""Seconds without a statement after which the server ends a session and its locks."""
 
 
 class ServerSink(TableSink):
@@ -116,8 +116,8 @@ class ServerSink(TableSink):
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """Open a writer. With `two_phase`, announce the run first, and raise ConfigurationError if the server can't
-        prepare transactions or the attempt has no `store_id`, and FencedError if a newer run writes to the database."""
+        """Open a writer. With `two_phase`, announce the run, and raise ConfigurationError if the server can't prepare
+        transactions or the attempt has no `store_id`, and FencedError if a newer run writes."""
         if not self.two_phase:
             return super().open_writer(attempt, area, origin)
         if not attempt.store_id:
@@ -144,7 +144,7 @@ class ServerSink(TableSink):
         return committing_by(leased, lambda leased: create(leased, self, context))
 
     def lease(self, context: CommitterContext) -> Lease:
-        """Lease a connection for a committer with this context, and count it if it is new."""
+        """Lease a connection, and count it if it is new."""
         address = Address(self._driver().client, self.url, self.tls, self.max_connections)
         leased = lease(address, self.password_text)
         if leased.is_new:
@@ -168,16 +168,14 @@ class ServerSink(TableSink):
 
 
 class Driver(NamedTuple):
-    """The parts of a sink that need the database's client library.
+    """The parts of a sink that need the client library.
 
     Attributes:
-        client: functions that open, check and reset a connection.
-        committer: class of the committer of staged rows; its arguments are leased connection, sink and context.
-        two_phase: class of the committer of prepared transactions, with the same arguments.
-        require_prepared: function that raises ConfigurationError if the server at a connection does not allow prepared
-            transactions; None if every server allows them.
-        require_rights: function that raises SinkUnavailableError if the user at a connection can't write the ledger of
-            a sink; None if the server is not asked.
+        client: functions for connections.
+        committer: called with lease, sink and context.
+        two_phase: committer of prepared transactions, called likewise.
+        require_prepared: raises ConfigurationError if the server does not allow prepared transactions; None if all do.
+        require_rights: raises SinkUnavailableError if the user can't write the ledger; None if the server is not asked.
     """
 
     client: Client
@@ -189,6 +187,6 @@ class Driver(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
-    """Announce a run to the server, once in each process, which remembers the last 64 announcements."""
+    """Announce a run to the server, once in each process."""
     with releasing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)

@@ -1,7 +1,4 @@
-"""Staged files with rows that a committer inserts into a table.
-
-A file has one Arrow stream for each series of batches with the same schema.
-"""
+"""Staged files with rows that a committer inserts, one Arrow stream for each series of batches with one schema."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.newer_rows import with_positions
 
 FILE_BYTES = 16 << 20
-"""Size in bytes, before compression, at which a file is closed; about the memory of a writer or a committer."""
+"""Size in bytes, before compression, at which a file is closed."""
 
 
 class StagedRows(CoveringWriter):
@@ -120,8 +117,8 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
 
 
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yield the rows of a staged file in order, as lists of batches with the same schema. Raises LostError if the file
-    is missing or does not have this xxh3-64 checksum, and OSError if it can't be read now."""
+    """Yield a staged file's rows, as lists of batches with one schema. Raises LostError if the file is missing or does
+    not have this xxh3-64, and OSError if it can't be read now."""
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
@@ -141,6 +138,6 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
 
 
 def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a staged file in order. Raises the errors of `staged_runs`."""
+    """Yield a staged file's batches; raises the errors of `staged_runs`."""
     for batches in staged_runs(context, path, checksum):
         yield from batches

@@ -1,7 +1,5 @@
-"""Base class of database committers, which commit rows and their ledger rows in one transaction.
-
-One transaction commits many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
-"""
+"""Base class of committers that commit rows and ledger rows of many datasets in one transaction, each at its
+savepoint."""
 
 from __future__ import annotations
 
@@ -32,12 +30,12 @@ LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
 """Table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
-"""Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
+"""In one transaction: PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
 _TRIES = 3
 
 
 class CollisionError(Exception):
-    """The database has rolled back the transaction because of a conflict with another one. A retry may succeed."""
+    """The database has rolled back because of a conflict; a retry may succeed."""
 
 
 class RefusedError(Exception):
@@ -51,54 +49,51 @@ class _NotAtomicError(Exception):
 
 
 class TableCommitter(SinkCommitter):
-    """Committer of the requests that the ledger does not have yet, in as few transactions as possible."""
+    """Committer of requests that the ledger lacks, in as few transactions as possible."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
-        """Open a transaction that is durable on normal exit and rolled back on an exception. Raises CollisionError if
-        the database has rolled it back because of a conflict."""
+        """Open a transaction that is durable on normal exit and rolled back on an exception. Raises CollisionError on a
+        conflict."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
-        """Open a savepoint, to which the transaction is rolled back on an exception."""
+        """Open a savepoint, which an exception rolls back to."""
 
     @abstractmethod
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Lock the ledger rows of these keys until the transaction ends, and return those that exist."""
+        """Lock the ledger rows of these keys until the transaction ends; return those that exist."""
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the text that was assigned to this ledger when it was created; empty if it was removed."""
+        """Return the text that this ledger got when it was created; empty if it was removed."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Insert the rows of a request. `row` is its ledger row before the commit. Raises LostError if staged rows are
-        gone, and RefusedError if the table can't take the rows."""
+        """Insert a request's rows; `row` is its ledger row before the commit. Raises LostError if staged rows are gone,
+        and RefusedError if the table can't take them."""
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request. Raises ConflictError if they can't be distinguished from other rows,
-        or some are missing."""
+        """Delete a committed request's rows. Raises ConflictError if some are missing or can't be identified."""
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None: ...
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error also concerns other
-        requests."""
+        """Return the outcome of a request whose rows caused this error; None if it also concerns other requests."""
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
-        """Roll back prepared rows of an uncommitted request. Raises ConflictError, without changing anything, if a part
-        is visible and can't be deleted. The default does nothing."""
+        """Roll back prepared rows of an uncommitted request. Raises ConflictError, without any change, if visible rows
+        can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
-        """Raise LostError if staged or prepared rows of a request no longer exist. It is called for all requests of an
-        atomic commit before the first one is loaded. The default does nothing."""
+        """Raise LostError if staged or prepared rows are gone. Called for all requests of an atomic commit before the
+        first is loaded."""
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
-        """Delete rows that `locked` inserted for these keys, at the end of a transaction that has written no ledger
-        rows of them. The default does nothing."""
+        """Delete rows that `locked` inserted, if the transaction has written no ledger rows for these keys."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
@@ -189,15 +184,12 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return the outcome of `idempotent_commit.answered`. If that is None, refuse a request whose rows were written for
-    another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Raise ConflictError if the request's rows were written for another ledger, which may have committed them, and
-    this one has no commit of them."""
+    """Raise ConflictError if another ledger may have committed the rows, and this one has not."""
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
@@ -228,5 +220,5 @@ def _check_committable(requests: Sequence[CommitRequest], outcomes: Sequence[Com
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:
-    """Return each key once, in the order in which all committers lock them to prevent deadlocks."""
+    """Return the keys in the order of locking, which prevents deadlocks."""
     return sorted({(request.dataset_urn, request.branch) for request in requests})

@@ -1,4 +1,4 @@
-"""The interface of a database's tables to the committers of rows."""
+"""The interface of a database's tables."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from distcommit.sinks.databases.newer_rows import Newer
 
 
 class Table(Protocol):
-    """A table that no other session can alter until the transaction ends."""
+    """A table that is locked against ALTER until the transaction ends."""
 
     @property
     def shown(self) -> str:
-        """The table's name in messages and in the ledger."""
+        """Its name in messages and in the ledger."""
 
     @property
     def identity(self) -> int:
-        """A number that changes when the table is recreated, as far as the database permits."""
+        """A number that changes when the table is recreated, if the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns.
-        Raises RefusedError if the table does not take them."""
+        """Check that the table takes these rows and their tags. With `add_columns`, add missing columns. Otherwise
+        raises RefusedError."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
+        """Insert batches of one schema; raises RefusedError if a value does not fit or rows are missing."""
 
     def upsert(
         self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
     ) -> None:
-        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last one counts.
-        With `whole`, the columns that the new rows lack become null, except those with a default. Raises the errors of
-        `copy`, and RefusedError if a key is null."""
+        """Replace rows with the same keys by newer ones; the last of several new rows counts. With `whole`, columns
+        that new rows lack become null or their default. Raises the errors of `copy`, and RefusedError for a null
+        key."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
+        """Delete the rows with these tags (empty: all rows); return their number."""
 
     def delete_older(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> int:
-        """Delete the rows with the keys of these rows, unless they are newer; return their number. Each key occurs
-        once. Raises the errors of `upsert`."""
+        """Delete rows with these keys, which occur once, unless they are newer; return their number. Raises the errors
+        of `upsert`."""
 
     def delete_before(self, column: str, value: int) -> None:
-        """Delete the rows whose value of an integer column is lower than this one."""
+        """Delete rows with a lower value in an integer column."""
 
     def inexact_keys(self, keys: Sequence[str]) -> list[str]:
-        """Return those of these columns in which two different texts can be equal, for instance by case."""
+        """Return the columns in which different texts can be equal."""
 
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
-        """Return the places of the batch's rows whose keys the table has."""
+        """Return the indices of rows whose keys the table has."""

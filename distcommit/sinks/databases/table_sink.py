@@ -1,4 +1,4 @@
-"""Base class of the settings of all database sinks."""
+"""Base class of the settings of database sinks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 
 _LOG_POSITION = "_position"
-"""Column of the converter `debezium`."""
 ANOTHER_TARGET = (
     "restore the old value, because committed rows and their ledger are at the old target; or give the job new folders"
     " (paths)"
@@ -105,7 +104,6 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def by_keys(self) -> bool:
-        """Whether the mode replaces rows by their keys."""
         return self.mode in ("upsert", "mirror")
 
     @property
@@ -119,7 +117,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     def table_of(self, dataset_urn: str) -> str: ...
 
     def deleted_table_of(self, dataset_urn: str) -> str:
-        """Return the table of deleted keys of mode `mirror`."""
+        """Return the table of deleted keys."""
         return self.model_copy(update={"table": f"distcommit_deleted_{self.table}"}).table_of(dataset_urn)
 
     @property
@@ -128,8 +126,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def version_warning(self) -> str:
-        """A line to add to the text of `check_connection` if changes are ordered by their position in the source's log;
-        empty otherwise."""
+        """A line for `check_connection` if changes are ordered by their position in the log."""
         if self.mode != "mirror" or self.version != _LOG_POSITION:
             return ""
         return (
@@ -149,7 +146,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def takes_back(self) -> bool:
-        """Whether the rows of an epoch can be identified and deleted again."""
+        """Whether an epoch's rows can be deleted again."""
         return self.tags and self.mode == "append"
 
     def required_columns(self) -> Sequence[str]:
@@ -158,12 +155,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def has_order_columns(self) -> bool:
-        """Whether tables have the columns by which upserts determine the newer of two rows."""
+        """Whether rows are compared by the order columns."""
         return self.by_keys and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if a key column is missing, the version column is missing or has no order, or a
-        column name is reserved for the sink."""
+        """Raise ConfigurationError if a key or version column is missing or unsuitable, or a name is reserved."""
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
@@ -218,11 +214,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> TableCommitter:
-        """Open a committer for one batch of requests, and create a missing ledger."""
+        """Open a committer, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the ledger's identity, or raises TransientError. A process reads it once for
-        each of the last 64 runs."""
+        """Return a function that returns the ledger's identity, or raises TransientError. It is cached for the last 64
+        runs."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 
@@ -251,5 +247,5 @@ def _has_order(schema: pa.Schema, name: str) -> bool:
 
 
 def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:
-    """Return the value of the column `OF`: a signed 64-bit integer."""
+    """Return the signed 64-bit value of the column `OF`."""
     return xxh3_64_intdigest("\0".join((store_id, branch, dataset_urn)).encode()) - (1 << 63)

@@ -20,18 +20,17 @@ from distcommit.sinks.databases.table_committer import Key
 class ProofCommitter(LedgerTableCommitter):
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert the proof of an attempt: a row whose id is `proof`. Return False if `bar` has inserted a row with this
-        id. If another session is inserting it, wait until that transaction has ended."""
+        """Insert the proof of an attempt. Return False if `bar` has taken its id. If another session is inserting it,
+        wait for that transaction."""
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:
-        """Insert rows with the proof ids of aborted attempts, so that these attempts can't insert their proofs any
-        more. `aborted_epochs` has the attempt's epoch by proof id. If another session is inserting an id, wait until
-        that transaction has ended."""
+        """Insert rows with the proof ids of aborted attempts, so that these can't be inserted any more.
+        `aborted_epochs` has epochs by proof id. If another session is inserting one, wait for that transaction."""
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:
-        """Raise the row `newest` to at least this epoch, and delete the bars of older epochs."""
+        """Raise `newest` to at least this epoch, and delete older bars."""
 
     # -- proofs
 
@@ -42,7 +41,7 @@ class ProofCommitter(LedgerTableCommitter):
         return {proof for (proof,) in self.execute(statement, [*proofs]).fetchall()}
 
     def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """Return this store's proofs of older epochs by id, each as dataset and branch, and epoch."""
+        """Return this store's proofs of older epochs: key and epoch by id."""
         rows = self.execute(
             "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
             (self._context.store_id, epoch),

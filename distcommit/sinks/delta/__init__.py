@@ -1,4 +1,4 @@
-"""Delta tables: executors write data files, and a committer adds them in one version for each table and call.
+"""Delta tables, which get one version for each commit call.
 
 Must not commit on another version than the one whose ledger was read, nor delete a data file that a version has. Start
 reading at `sink`.

@@ -1,4 +1,4 @@
-"""Tables that were altered between writing data files and committing them.
+"""Tables that were altered after writing data files.
 
 Delta reads data files by the names of columns. Added columns that may be null are accepted, and so is a column that was
 dropped and added again in the same type.
@@ -23,8 +23,7 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 
 def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the changes of a table, made since the data files of commit infos were written, that would hide values of
-    the files from readers."""
+    """Yield changes of a table that would hide values of these data files from readers."""
     now = schema_id(table)
     partitions = table.metadata().partition_columns
     for info in infos:

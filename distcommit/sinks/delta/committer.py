@@ -1,4 +1,4 @@
-"""Commit data files and ledgers to Delta tables, in one version for each table and call."""
+"""Committer to Delta tables, with one version for each table and call."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_re
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and the ledger files of their commit: `put` by tries that may not have committed, on
-    the table's `version`, and those that the commit has `superseded`."""
+    """The requests for one table, and ledger files: `put` by tries on `version`, and `superseded` by the commit."""
 
     put: list[str] = field(default_factory=list)
     version: int = -1
@@ -131,7 +130,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
     def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
-        """Return and log files of the present version, and removed files that older versions contain."""
+        """Return and log files of the present version, and removed ones in older versions."""
         removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}

@@ -1,4 +1,4 @@
-"""Data files in commit infos, and the actions that add them to a table and remove them."""
+"""Data files in commit infos and in a table's log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition value as the log has it. Raises ValueError for an empty text, which would be read as null."""
+    """Return a partition value as in the log; raises ValueError for an empty text, which is read as null."""
     match value:
         case None:
             return None
@@ -26,8 +26,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table. It has no bounds of columns, because deltalake would then skip
-    the file in queries of columns that were added to the table later."""
+    """Return the action that adds a file. It has no column bounds, because deltalake would then skip the file in
+    queries of later columns."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],
@@ -49,5 +49,4 @@ def removal(info: Mapping[str, Any]) -> RemoveAction:
 
 
 def name_in_table(path: str) -> str:
-    """Return a file's name in its table's folder from its path below the location."""
     return path.partition("/")[2]

@@ -1,7 +1,7 @@
-"""A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
+"""A Delta table's ledger: an app transaction (name and number) for each store names the file with the ledger's text.
 
-An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it outlives old log
-entries. The number is the beginning of the file's SHA-256. deltalake can't set properties in one commit with data.
+It outlives old log entries, and, unlike a property, can be set in one commit with data. The number is the beginning of
+the file's SHA-256.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _File(LedgerFile, frozen=True, kw_only=True):
     """The file that a transaction names.
 
     Attributes:
-        text: text of the ledger, as `Ledgers.read` takes it.
+        text: as `Ledgers.read` takes it.
     """
 
     text: str
@@ -33,12 +33,12 @@ class _File(LedgerFile, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A change of a table's ledger that is ready to commit.
+    """A change of a ledger that is ready to commit.
 
     Attributes:
-        transaction: name and number of the app transaction to commit.
-        put: names of the files that were written for it, in the job's output.
-        superseded: names of the files that become unused once it is committed.
+        transaction: name and number of the app transaction.
+        put: files that were written for it.
+        superseded: files that become unused once it is committed.
     """
 
     transaction: tuple[str, int]
@@ -55,9 +55,8 @@ class TableLedgers:
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the ledger of the loaded version. Its `files` begin with the file that the transaction names. Raises
-        UnknownVersionError if a file is of another version, CorruptError if it is missing or damaged, and OSError if it
-        can't be read now."""
+        """Return the loaded version's ledger, whose `files` begin with the transaction's. Raises UnknownVersionError,
+        CorruptError for a missing or damaged file, and OSError if it can't be read now."""
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
@@ -72,7 +71,7 @@ class TableLedgers:
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
-        """Return the change of these rows, whose files are durable. The caller commits the transaction."""
+        """Return the change of these rows, whose files are durable; the caller commits it."""
         own, below = ledger.files[:1], ledger.files[1:]
         change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
         data = msgspec.json.encode(

@@ -1,7 +1,6 @@
-"""The location of Delta tables: a local folder, or a prefix in an S3 bucket.
+"""The location of Delta tables: a local folder or an S3 prefix.
 
-On S3 deltalake's client commits, and this package's client writes data files, because it can delete unfinished uploads
-of killed writers. Both take endpoint, region and credentials from the environment.
+On S3 deltalake commits; this package's client writes data files, because it can delete unfinished uploads.
 """
 
 from __future__ import annotations
@@ -27,36 +26,36 @@ from distcommit.sinks.table_formats.s3_data_files import delete_data_file, reque
 
 
 class Location(Protocol):
-    """A location of tables. Paths are relative to it, and begin with a table's name."""
+    """A location of tables, to which paths are relative."""
 
     options: dict[str, str]
     parallel_calls: int
 
     def uri(self, path: str) -> str:
-        """Return a path as deltalake takes it."""
+        """Return a path for deltalake."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names of files and folders in a folder; empty if it does not exist."""
+        """Return the names in a folder; empty if it does not exist."""
 
     def size_of(self, path: str) -> int:
-        """Return the size of a file in bytes; -1 if it does not exist."""
+        """Return a file's size in bytes; -1 if it does not exist."""
 
     def columns_of(self, path: str) -> pa.Schema: ...
 
     def create(self, path: str) -> pa.NativeFile:
-        """Create a file. On S3 it exists once it is closed."""
+        """Create a file, which on S3 exists once it is closed."""
 
     def delete(self, path: str) -> None:
-        """Delete a file and parts of an unfinished upload. A missing file is not an error."""
+        """Delete a file, if it exists, and parts of an unfinished upload."""
 
     def check(self) -> None:
-        """Raise SinkUnavailableError unless the location exists, can be listed and, if local, permits writing."""
+        """Raise SinkUnavailableError unless the location is usable."""
 
     def probe(self) -> None: ...
 
 
 def opened(location: str) -> Location:
-    """Open a location. A process keeps the clients of the eight locations that were used last."""
+    """Open a location; a process keeps the last eight clients."""
     return _opened(location, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
@@ -95,7 +94,7 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file. Raises ConfigurationError or OutsideRootError if the path leads out of the location."""
+        """Delete a file; raises ConfigurationError or OutsideRootError for a path out of the location."""
         check_relative(path)
         with contextlib.suppress(FileNotFoundError):
             RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))

@@ -1,4 +1,4 @@
-"""Schemas of records and of Delta tables: whether records fit, and whether files can be added."""
+"""Whether records fit Delta tables."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _REFUSED = {
     "delta.enableIcebergCompatV1": "files are written by other rules",
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
-"""Table settings that prevent adding data files exactly once, with the reason."""
+"""Settings that prevent exactly-once commits, with the reason."""
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-"""Metadata of columns whose values a writer must check or generate row by row."""
+"""Metadata of columns whose values a writer must check or generate."""
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types, without columns that are null in every row. Raises ConfigurationError if no
-    column remains, or Delta has no type for a column or rejects its name."""
+    """Return the schema in Delta's types, without null columns. Raises ConfigurationError if no column remains or one
+    is not allowed."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):
@@ -99,7 +99,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks or has too narrow."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )

@@ -1,4 +1,4 @@
-"""Create Delta tables and add columns to them, as the sink's settings allow."""
+"""Creation of Delta tables and of columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, misfit
 _TRIES = 20
 _NO_COLUMN = "no column "
 _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-"""Types of partition columns: each value has exactly one text."""
+"""Types of partition columns, whose values have exactly one text."""
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table. If records of this schema require it, create the table or add columns. Raises
-    ConfigurationError if the settings do not allow that or the table can't take the records, and TransientError if
-    other writers change it during each of 20 tries."""
+    """Return the table, after creating it or adding columns if these records require it. Raises ConfigurationError if
+    that is not allowed or the records do not fit, and TransientError if other writers change it during 20 tries."""
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)

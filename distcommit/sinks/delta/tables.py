@@ -1,6 +1,6 @@
-"""Load Delta tables, and commit to exactly the version that was loaded.
+"""Delta tables, which are changed only on exactly the version that was loaded.
 
-deltalake's own retry, which would commit on top of other commits, is disabled.
+deltalake's own retry is disabled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOG = "_delta_log"
 
 
 class DeltaTables:
-    """The tables of a location: an absolute path, or s3://BUCKET/prefix."""
+    """The tables of a location."""
 
     def __init__(self, location: str) -> None:
         self.location = opened(location)
@@ -26,8 +26,7 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location is
-        missing or unavailable."""
+        """Load the present version, or None. Raises SinkUnavailableError if the location is missing or unavailable."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -56,9 +55,8 @@ class DeltaTables:
         transaction: tuple[str, int],
         trace: Mapping[str, str],
     ) -> bool:
-        """Commit file actions and the app transaction (name and number) on top of the loaded version; `trace` is for
-        operators. Return False, without changing anything, if another writer was first. After an exception the outcome
-        is unknown."""
+        """Commit actions and the app transaction on the loaded version; `trace` is for operators. Return False, without
+        any change, if another writer was first. After an exception the outcome is unknown."""
         properties = CommitProperties(
             custom_metadata=dict(trace), max_commit_retries=0, app_transactions=[Transaction(*transaction)]
         )
@@ -76,5 +74,5 @@ class DeltaTables:
 
 
 def table_id(table: DeltaTable) -> str:
-    """Return the table's identity, which changes if the table is recreated."""
+    """Return an id that changes if the table is recreated."""
     return str(table.metadata().id)

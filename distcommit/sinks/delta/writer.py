@@ -1,4 +1,4 @@
-"""Writers of data files in a Delta table's folder. The files belong to the table once they are committed."""
+"""Writers of data files, which belong to a Delta table once they are committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, Ope
 
 _ROW = "_row"
 Partition = dict[str, str | None]
-"""Values of the partition columns, as the log has them."""
 
 
 class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
@@ -49,7 +48,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files in the table's folder, without folders for partitions, which are recorded in the log."""
+    """Data files in the table's folder, without folders for partitions."""
 
     def __init__(
         self,

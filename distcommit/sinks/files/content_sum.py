@@ -42,7 +42,7 @@ _INTEGERS = {32: pa.int32(), 64: pa.int64()}
 
 
 def content_sum(rows: pa.Table | pa.RecordBatch) -> int:
-    """Return the sum of these records, from 0 (no records) to 2^64 - 1. Sums of parts add up modulo 2^64."""
+    """Return the sum of these records, from 0 (no records) to 2^64 - 1."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     chunks = table.column(0).num_chunks if table.num_columns else 0
     if chunks > 1 and table.num_rows < chunks * _FEW_ROWS:
@@ -59,7 +59,7 @@ def as_text(total: int) -> str:
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """Return one hash for each row, of its values that are not null. The caller mixes it with `_mixed`."""
+    """Return a hash of each row's values, which the caller mixes with `_mixed`."""
     retained: list[tuple[str, pa.Array, _Hashes]] = []
     for name, result in zip(names, columns, strict=True):
         column = _plain(result)
@@ -103,7 +103,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """Return a number for each value (any for null); None if none is covered."""
+    """Return a number for each value; None if none is covered."""
     if array.null_count == len(array):
         return None
     existing = array.type.id

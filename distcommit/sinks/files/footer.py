@@ -1,8 +1,5 @@
-"""The footer of published files: metadata with the origin of a file's records.
-
-It is JSON under the metadata key `distcommit` (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
-metadata of the footer; JSON lines and CSV: behind the compressed text). A lost store can be rebuilt from it.
-"""
+"""The footer of published files: JSON metadata with the origin of the records, from which a lost store can be
+rebuilt."""
 
 from __future__ import annotations
 
@@ -44,7 +41,6 @@ _ARROW_SCHEMA = b"ARROW:schema"
 """Metadata key with a Parquet file's columns in Arrow's types."""
 
 _NO_CHECKSUM = '""}'
-"""The end of the text without its checksum."""
 
 _DAMAGE = (
     pa.ArrowException,
@@ -54,46 +50,42 @@ _DAMAGE = (
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 Wanted = Callable[[pa.Schema], pc.Expression | None]
-"""Function that returns the condition of the records to read, given a file's columns; None to read all."""
+"""Returns the condition of the records to read, given a file's columns; None to read all."""
 
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, which is read before any other field."""
+    """Format version, read first."""
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of the records of one file.
 
     Attributes:
-        version: format version of the footer.
-        dataset_urn: URN of the dataset.
-        epoch: epoch of the run that wrote the file.
-        run_id: id of that run.
-        work_unit_id: id of the work unit with the records.
+        version: of the format.
+        dataset_urn: of the records.
+        epoch: of the run that wrote the file.
+        run_id: of that run.
+        work_unit_id: of the work unit with the records.
         attempt: id of the task attempt that wrote the file.
-        records: number of rows. If it exceeds the number of offsets, the file has a record twice, unless
-            `makes_several`.
-        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
-        kind: `data`, or `rejected` for a file of the error branch.
-        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
-            attempt may have further ones.
-        incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
-        branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
-        branches: all branches of the job.
-        makes_several: whether one input record may have several output records.
+        records: number of rows; more than offsets means duplicates, unless `makes_several`.
+        offsets: source offsets, as text of `OffsetSets`; empty if the source has none.
+        kind: `data`, or `rejected` for the error branch.
+        holes: offsets without a record at the source, as text of `OffsetSets`; the attempt's other files may have more.
+        incarnation: of the source (a Kafka topic id); empty if unknown.
+        content_sum: checksum of the records (`sinks.files.content_sum`), in 16 hexadecimal digits.
+        branch: the branch of the records or that rejected them; empty if all rejected them.
+        branches: of the job.
+        makes_several: whether an input record may have several output records.
         stripped: whether the records lack the columns with their own offsets.
-        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
-            of the attempt.
-        filtered_by: number of records that each converter or checker filtered out.
-        number: number of the file among those of the attempt and branch, from 1.
-        replaces: epochs of the error files whose reprocessed records are in this file, or of the files that were
-            compacted into it, and of the files that had the records before; empty for records that were read from the
+        filtered: offsets of filtered input records by branch, as text of `OffsetSets`; only in one file of the attempt.
+        filtered_by: filtered records by converter or checker.
+        number: of the file in attempt and branch, from 1.
+        replaces: epochs whose error files or compacted files the records come from; empty for records read from the
             source.
-        publish: how the file replaces older files, which a tombstone of the same epoch names
-            (`stores.folders.tombstones`); empty if it was added, or reprocessed.
-        checksum: xxh3-64 of the footer without this field, as 16 hexadecimal digits; empty in a decoded footer.
+        publish: how the file replaces older ones, which a tombstone of its epoch names (`stores.folders.tombstones`);
+            empty if it was added or reprocessed.
+        checksum: xxh3-64 of the footer without this field, in 16 hexadecimal digits; empty in a decoded footer.
     """
 
     version: int = FOOTER_VERSION
@@ -125,8 +117,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """Return the footer in a file's metadata; None if there is none. Raises UnknownVersionError if another version
-        of the format wrote it, and CorruptError if it is damaged."""
+        """Return a file's footer, or None. Raises UnknownVersionError or CorruptError."""
         text = metadata.get(METADATA_KEY)
         if text is None:
             return None
@@ -153,7 +144,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Raise CorruptError if the text does not match its checksum. Parquet's checksums cover only pages."""
+    """Raise CorruptError if the checksum differs; Parquet's own cover only pages."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -167,10 +158,8 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records. Return None if the name does not have the ending of a published
-    file, or the file has no footer; truncated JSON lines and CSV have none. Raises FileNotFoundError if the file does
-    not exist, CorruptError if another format is incomplete or the footer is damaged, and UnknownVersionError if another
-    version of the format wrote it."""
+    """Read a file's footer. Return None for other names, and for files without one, such as truncated JSON lines and
+    CSV. Raises FileNotFoundError, CorruptError and UnknownVersionError."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -178,7 +167,7 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_published_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file as `read_footer` does, but raise CorruptError if a published file has none."""
+    """Read a footer, but raise CorruptError if a published file has none."""
     footer = read_footer(fs, path)
     if footer is None and is_published_name(posixpath.basename(path)) and _form_of(path) is not None:
         raise _corrupt(path, ValueError("it has no footer of distcommit"))
@@ -186,8 +175,7 @@ def read_published_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a published file. Raises ValueError for an unknown ending of its name, FileNotFoundError if
-    it does not exist, and CorruptError if it is damaged."""
+    """Read all records. Raises ValueError for an unknown ending, FileNotFoundError, and CorruptError."""
     if (form := _form_of(path)) is None:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -208,10 +196,8 @@ def read_batches(
     """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
-        fs: the file system.
-        path: the file's path.
-        columns: columns to read of a Parquet file; other formats return all.
-        predicate: condition of the records to read. It only skips Parquet row groups whose statistics exclude it.
+        columns: to read of a Parquet file; other formats return all.
+        predicate: only skips Parquet row groups whose statistics exclude it.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -224,8 +210,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """Return the columns of a file, and whether it may have a record that matches. Only the footer of a Parquet file is
-    read. Other files are read as a whole, and the answer is True. Raises the errors of `read_records`."""
+    """Return a file's columns, and whether it may have a matching record. Only the footer of Parquet is read; for other
+    formats the answer is True. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -234,13 +220,12 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def has_columns_in_footer(path: str) -> bool:
-    """Return whether `look_into` reads only the footer of the file with this name."""
+    """Return whether `look_into` reads only the footer."""
     return _form_of(path) == "parquet"
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the Arrow types that were written. Raises FileNotFoundError if it does
-    not exist, and CorruptError if it is damaged."""
+    """Return the Arrow columns that a Parquet file was written with. Raises FileNotFoundError and CorruptError."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)

@@ -1,4 +1,4 @@
-"""Settings of the layout of files: format, folders, order, and encoding of columns."""
+"""Settings of the layout of files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class FileLayout(SettingsModel):
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Partitions, from the outermost folder on."""
+        """From the outermost folder on."""
         partition_by = self.partition_by
         return () if partition_by is None else partition_by if isinstance(partition_by, tuple) else (partition_by,)
 
@@ -124,7 +124,7 @@ class FileLayout(SettingsModel):
 
     @property
     def streams(self) -> bool:
-        """Whether a file is written in parts; otherwise it is written from memory as a whole."""
+        """Whether a file is written in parts, not from memory as a whole."""
         return self.format not in WHOLE and not self.sort_by
 
     @property
@@ -133,7 +133,7 @@ class FileLayout(SettingsModel):
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time span of a file's outermost folder by time, in ms since 1970; None without one."""
+        """Return the end of the outermost time folder, in ms since 1970; None without one."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -142,7 +142,7 @@ class FileLayout(SettingsModel):
         return None
 
     def required_columns(self) -> Sequence[str]:
-        """Return the columns that the settings `partition_by`, `sort_by` and `columns` name."""
+        """Return the columns that the settings name."""
         by = [
             partition.column if isinstance(partition, TimePartition) else partition.field
             for partition in self.partitions
@@ -150,7 +150,7 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if records lack a column, or the format does not support a type or name."""
+        """Raise ConfigurationError if a column is missing or the format does not support it."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)
@@ -159,8 +159,7 @@ class FileLayout(SettingsModel):
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises ConfigurationError if a configured column is missing, or the
-        format does not support a column."""
+        """Return a new encoder; raises the errors of `check_schema`."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)

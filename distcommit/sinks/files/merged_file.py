@@ -1,8 +1,5 @@
-"""Write published records into one larger file, and verify the file by reading it again.
-
-The file is written and verified on the local disk, then copied to the staging folder: a staged file of an object store
-cannot be read.
-"""
+"""Merging of published records into one file, which is written and verified on the local disk, because staged files of
+object stores cannot be read."""
 
 from __future__ import annotations
 
@@ -33,11 +30,9 @@ _COPIED_BYTES = 8 << 20
 
 
 def merged_footer(identity: AttemptIdentity, footers: Sequence[Footer]) -> Footer:
-    """Return the footer of a file with the records of these files, which have the same branch, branches and
-    incarnation.
+    """Return the footer of a merged file, from footers with equal branch, branches and incarnation.
 
-    Offsets, holes and filtered records are those of all files. `replaces` names their epochs, so that an audit and a
-    rebuild do not take the records for newly read ones.
+    `replaces` names their epochs, so that audits and rebuilds do not take the records for new ones.
     """
     first, filtered, filtered_by = footers[0], dict[str, OffsetSets](), dict[str, int]()
     for footer in footers:
@@ -80,16 +75,14 @@ def write_merged_file(
 ) -> StagedFile:
     """Stage a file of these records, closed but not synced, and compare it with its footer.
 
-    Rows wait in memory for a row group. Avro, ORC and sorted files are written from memory as a whole.
-
     Args:
-        sink: the sink of the branch: format, encoding and sort order.
-        folder: folder of the file below the output.
-        footer: the footer, with the expected records, content sum and offsets.
-        provenance: the columns with each record's offset, which are compared unless the footer is `stripped`.
+        sink: of the branch, with format and sort order.
+        folder: below the output.
+        footer: with the expected records, content sum and offsets.
+        provenance: columns to compare, unless the footer is `stripped`.
 
     Raises:
-        CorruptError: if the written file has other records or columns than expected, or the copy has other bytes.
+        CorruptError: if the written file or its copy differs.
         ConfigurationError: if the sink cannot write the columns.
     """
     fs, name = area.fs, staged_name(1, sink.ending)
@@ -130,7 +123,7 @@ def write_merged_file(
 
 
 def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, *, row_group_bytes: int) -> ClosedFile:
-    """Write the records, and finish the file. With `row_group_bytes` 0 it is written as a whole."""
+    """Write the records, as a whole with `row_group_bytes` 0."""
     try:
         file.add(pa.RecordBatch.from_pylist([], schema=file.schema), 0)
         for batch in batches:
@@ -144,9 +137,8 @@ def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, 
 
 
 def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Footer) -> FileStatus:
-    """Copy a verified local file to staging, and close it. If staged files can be read, read it again. Raise
-    CorruptError if the bytes are others.
-    """
+    """Copy a verified file to staging, and close it. If staged files can be read, compare the bytes. Raise CorruptError
+    if the bytes are others."""
     staged = fs.create(path, target)
     try:
         with Path(closed.path).open("rb") as spooled:
@@ -167,7 +159,7 @@ def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Fo
 def _require_conserved(
     fs: FileSystem, path: str, schema: pa.Schema, expected: Footer, provenance: Provenance | None
 ) -> None:
-    """Read a file and compare its records with the expected ones. Raise CorruptError if they differ."""
+    """Raise CorruptError if the file's records are not the expected ones."""
     records, content, offsets = 0, 0, OffsetSets()
     has_offsets = provenance is not None and not expected.stripped and bool(expected.offsets)
     for batch in read_batches(fs, path):

@@ -1,7 +1,6 @@
-"""Exact sets of source offsets by source partition, for footers of files and for audits.
+"""Exact sets of source offsets by source partition.
 
-They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range of any length
-takes 27 bytes.
+They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): any gap-free range takes 27 bytes.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ _ROWS_PER_RUN = 8  # with fewer offsets per gap-free run, single offsets are add
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, which is read before any other field."""
+    """Format version, read first."""
 
 
 class _Text(msgspec.Struct):
     """The stored text of `OffsetSets`.
 
     Attributes:
-        version: format version of the text.
-        checksum: xxh3-64 of the sets, as hexadecimal digits.
-        partitions: by source partition, the roaring bitmap of its offsets in base64.
+        version: of the format.
+        checksum: xxh3-64 of the sets, in hexadecimal digits.
+        partitions: roaring bitmaps of offsets in base64.
     """
 
     version: int
@@ -49,7 +48,7 @@ class _Text(msgspec.Struct):
 
 
 class OffsetSets:
-    """A set of offsets (0 to 2^63 - 1) for each source partition. A partition without offsets does not count."""
+    """A set of offsets (0 to 2^63 - 1) for each source partition; empty ones do not count."""
 
     __slots__ = ("_sets",)
 
@@ -57,9 +56,8 @@ class OffsetSets:
         self._sets: dict[str, BitMap64] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
-        """Add the offsets of rows. Integer partitions are named by their decimal text. Raises ConfigurationError if a
-        provenance column is missing or has the wrong type, and SourceError if a row has no partition, no offset or a
-        negative one."""
+        """Add the offsets of rows. Integer partitions are named by their decimal text. Raises ConfigurationError for a
+        missing or wrong provenance column, and SourceError for a row without partition or valid offset."""
         self._add_columns(
             _column(rows, provenance.partition_column), _column(rows, provenance.offset_column), provenance
         )
@@ -120,7 +118,7 @@ class OffsetSets:
         return iter(self._sets.get(partition, ()))
 
     def ranges(self, partition: str) -> Iterator[tuple[int, int]]:
-        """Yield the gap-free ranges [low, high) of one partition, ascending, in O(ranges)."""
+        """Yield a partition's gap-free ranges [low, high), ascending, in O(ranges)."""
         offsets = self._sets.get(partition)
         if offsets:
             low, end = offsets.min(), offsets.max() + 1
@@ -146,7 +144,7 @@ class OffsetSets:
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """Return the sets as one line of ASCII JSON. Equal sets may have different texts."""
+        """Return one line of ASCII JSON, which may differ for equal sets."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])
@@ -159,8 +157,7 @@ class OffsetSets:
 
     @classmethod
     def from_text(cls, text: str) -> OffsetSets:
-        """Return the sets of a text from `to_text`. Raises UnknownVersionError if another version of the format wrote
-        it, and CorruptError if it is damaged."""
+        """Decode `to_text`; raises UnknownVersionError or CorruptError."""
         try:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:
@@ -213,12 +210,12 @@ class OffsetSets:
 
 
 def parsed(text: str) -> OffsetSets:
-    """Return the sets of a text, which may be empty. Raises the errors of `OffsetSets.from_text`."""
+    """Decode a text, which may be empty; raises the errors of `from_text`."""
     return OffsetSets.from_text(text) if text else OffsetSets()
 
 
 def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    """Return the offsets of ranges. Ranges without integer offsets are skipped."""
+    """Return the offsets of ranges, without those that are not integers."""
     sets = OffsetSets()
     for skipped in ranges:
         if isinstance(skipped.low, int) and isinstance(skipped.high, int):

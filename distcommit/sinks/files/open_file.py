@@ -1,4 +1,4 @@
-"""One file of an attempt while it is written: rows waiting in memory, and bytes in staging."""
+"""One file of an attempt: rows waiting in memory, and bytes in staging."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
 
 _APART = Provenance("distcommit:partition", "distcommit:offset")
-"""Temporary columns with the origin of each waiting record; they are not written."""
+"""Temporary columns, which are not written."""
 
 
 def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
-    """Add the temporary columns of origins, which `OpenFile` removes."""
     batch = batch.append_column(_APART.partition_column, origins.partitions)
     return batch.append_column(_APART.offset_column, origins.offsets)
 
@@ -44,12 +43,12 @@ class ClosedFile:
     """A complete, unpublished file of an attempt.
 
     Attributes:
-        path: absolute path of the staged file.
-        final_path: path below the output at which it will be published.
-        status: status of the staged file after its last byte was written.
+        path: absolute, of the staged file.
+        final_path: its place below the output.
+        status: after its last byte was written.
         checksum: xxh3-64 of its bytes.
         records: number of rows.
-        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
+        content_sum: of the records, in 16 hexadecimal digits.
     """
 
     path: str
@@ -61,12 +60,12 @@ class ClosedFile:
 
 
 class OpenFile:
-    """A file of rows of one schema, which is created with its first bytes.
+    """A file of one schema, which is created with its first bytes.
 
     Args:
         path: absolute path where it is written.
         target: absolute path where it will be published.
-        final_path: `target` relative to the output root.
+        final_path: `target` relative to the output.
         sort_by: columns and orders (`ascending`, `descending`).
     """
 
@@ -121,10 +120,10 @@ class OpenFile:
             self.encoder.append(rows, self._begin())
 
     def finish(self, origin: Footer | None = None) -> ClosedFile:
-        """Write the waiting rows and the footer, and close the file without syncing it.
+        """Write waiting rows and footer, and close the file without syncing.
 
         Args:
-            origin: the footer, for rows of published files. Its number of records and content sum are replaced.
+            origin: the footer for published rows, whose records and content sum are replaced.
         """
         rows = self._pop_waiting()
         staged = self._begin()

@@ -1,4 +1,4 @@
-"""The sink of files: its settings, and the writer of one attempt at one work unit."""
+"""The sink of files and its writer."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class FileSink(FileLayout, SinkSettings):
         return folder_names(self.partitions)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the partitions. They are fixed for `replace_partitions`: after a change, old files in other folders
-        would stay."""
+        """Return the partitions, which `replace_partitions` binds: after a change, old files in other folders would
+        stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
@@ -135,19 +135,18 @@ class FileSink(FileLayout, SinkSettings):
 
 
 class AttemptFiles(SinkWriter):
-    """Writer of the files of one attempt at one work unit in one branch, with one open file for each folder.
+    """Writer of an attempt's files in one branch, with one open file for each folder.
 
-    Rows wait in memory until there are enough for a row group. Avro, ORC and sorted files are written from memory as a
-    whole. After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
+    After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
 
     Args:
-        area: the attempt's staging folder.
-        settings: format and layout of the files.
-        identity: the attempt, for names and footers.
-        origin: the origin of the records, for footers.
+        area: staging folder of the attempt.
+        settings: format and layout.
+        identity: of the attempt.
+        origin: of the records.
         row_group_bytes: memory of a folder's rows above which they are written.
-        max_waiting_bytes: memory of all waiting rows above which the largest row groups are written.
-        max_open_files: number of open files above which the least recently written one is finished.
+        max_waiting_bytes: memory of all rows above which the largest row groups are written.
+        max_open_files: above it, the least recently written file is finished.
     """
 
     groups_schemas: ClassVar[bool] = True
@@ -181,15 +180,15 @@ class AttemptFiles(SinkWriter):
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Record offsets without a record at the source in the footer of an open file, or of the next file."""
+        """Record offsets without a source record in the footer of an open file, or of the next one."""
         if self._files:
             next(iter(self._files.values())).add_holes(holes)
         else:
             self._holes += holes
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Record filtered records in the footer of an open file, or of a new file without records. Return False if the
-        attempt has written no records."""
+        """Record filtered records in an open file, or in one without records. Return False if the attempt has written
+        no records."""
         if not self._files:
             if self._newest is None:
                 return False
@@ -200,15 +199,13 @@ class AttemptFiles(SinkWriter):
         return True
 
     def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
-        """Record filtered records. If the attempt has written no records, create a file of this schema without
-        records."""
+        """Record filtered records, if necessary in a file of this schema without records."""
         self._newest = self._newest or ("", schema)
         self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset. Raises ConfigurationError if partition or provenance columns are missing, the
-        records go to too many folders, or the format has no type for a column, and SourceError if a row has no source
-        offset."""
+        """Take records. Raises ConfigurationError if columns are missing or not supported, or there are too many
+        folders, and SourceError if a row has no source offset."""
         self._begin_change()
         if batch.schema.metadata:
             batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
@@ -232,8 +229,8 @@ class AttemptFiles(SinkWriter):
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
-        """Finish all files and, if the file system has folders, give them their final names. The caller then syncs the
-        tree. If there are several target folders, each has a staged folder, so that one rename can publish it."""
+        """Finish all files and, if the file system has folders, give them their final names; the caller syncs the tree.
+        If there are several target folders, each has a staged folder, so that one rename can publish it."""
         self._begin_change()
         self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}
@@ -251,7 +248,7 @@ class AttemptFiles(SinkWriter):
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
-        """Close open files without deleting them, and ignore errors. Does nothing after `prepare_commit`."""
+        """Close open files without deleting them, ignoring errors; does nothing after `prepare_commit`."""
         if self._state == "closed":
             return
         self._state = "aborted"

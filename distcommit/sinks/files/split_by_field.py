@@ -1,4 +1,4 @@
-"""Partitioning of rows into folders by fields, by time, or by several of these."""
+"""Partitioning of rows into folders by fields or time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.sinks.files.split_by_time import TimePartition, check_time_colum
 from distcommit.sinks.table_formats.partition_value_checker import NO_VALUE, PartitionValues
 
 _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
-"""Characters that Hive escapes in folder names or Windows does not allow, and the leading dot of hidden folders."""
+"""Characters that Hive escapes or Windows forbids, and the leading dot of hidden folders."""
 _MAX_NAME_BYTES = 240
 
 
@@ -35,7 +35,7 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Raise ConfigurationError if rows of this schema can't be split into folders."""
+    """Raise ConfigurationError if such rows can't be split into folders."""
     for partition in partitions:
         if isinstance(partition, TimePartition):
             check_time_column(schema, partition.column)
@@ -44,8 +44,8 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError if a partition's
-    column is missing or of an unsuitable type, or a value is too long for a folder's name."""
+    """Yield the rows of each folder in order, with its path. Raises ConfigurationError for an unsuitable column, or a
+    value that is too long for a name."""
     if not partitions:
         yield "", batch
         return
@@ -82,7 +82,7 @@ def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str
 
 
 def folder_names(partitions: Sequence[Partition]) -> PartitionValues | None:
-    """Return the row checker that rejects values that can't name folders; None if no folder is named after a field."""
+    """Return the checker that rejects values that can't name folders; None without fields."""
     fields = tuple(partition.field for partition in partitions if isinstance(partition, FieldPartition))
     rule = f"a value that a folder can be named after: at most {_MAX_NAME_BYTES} bytes, and not {NO_VALUE}"
     return PartitionValues(fields, _can_be_folder, rule) if fields else None

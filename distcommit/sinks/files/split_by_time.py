@@ -1,4 +1,4 @@
-"""Partitioning of rows into folders by the local time in one of their columns."""
+"""Partitioning of rows into folders by local time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.settings_model import SettingError, SettingsModel, checks
 
 UNKNOWN_TIME = "time=unknown"
-"""Folder of rows without a time, or with a time outside the years 1 to 9999."""
+"""Folder of rows without a time in the years 1 to 9999."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S = -62_135_596_800  # 0001-01-01
@@ -54,7 +54,7 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order. Raises ConfigurationError if the column is missing, or not of
+    """Yield the rows of each folder in order; raises ConfigurationError if the column is missing or not of
     timestamps."""
     if batch.num_rows == 0:
         return
@@ -93,7 +93,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Return the end of a folder's time span in ms since 1970; None for a folder of another form."""
+    """Return the end of a folder's time in ms since 1970; None for other folders."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
@@ -133,7 +133,7 @@ def _seconds(column: pa.Array) -> _Longs:
 
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
-    """Return each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
+    """Return each instant's local year, month, day or hour since 1970, or `_NEVER`."""
     existing = (seconds >= _FIRST_S) & (seconds < _END_S)
     if not existing.all():
         seconds = np.where(existing, seconds, 0)
@@ -148,8 +148,8 @@ def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) 
 
 
 def _shifts(seconds: _Longs, zone: str) -> _Longs:
-    """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999. Arrow's
-    conversion (26.0) has no daylight saving after 2037."""
+    """Return the seconds from UTC to local time; `_NEVER` outside the years 1 to 9999. Arrow's conversion (26.0) has no
+    daylight saving after 2037."""
     result, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in result.tolist()], dtype=object)
     mixed = np.array([shift is None for shift in by_hour])

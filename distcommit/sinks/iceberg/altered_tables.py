@@ -1,7 +1,6 @@
-"""Tables that were altered between writing data files and committing them.
+"""Tables that were altered after writing data files, which Iceberg reads by column ids.
 
-Iceberg reads data files by the ids of columns. A column that was dropped and added again has another id, so that
-readers would find NULL. Columns that were renamed, widened, or added without a value are accepted.
+A column that was dropped and added again has another id, so that readers would find NULL.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ def schema_of(table: Table, schema_id: int) -> Schema | None:
 
 
 def alterations(table: Table, files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the changes of a table, made since the data files were written, that would hide values of the files from
-    readers."""
+    """Yield changes of a table that would hide values of these data files from readers."""
     metadata = table.metadata
     if metadata.format_version > FORMAT_VERSION:
         yield f"its format version is {metadata.format_version}, and at most {FORMAT_VERSION} can be written"

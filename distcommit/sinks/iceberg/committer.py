@@ -1,4 +1,4 @@
-"""The committer of data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
+"""Committer to many Iceberg tables, with one snapshot for each table and call."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, the snapshot of the last try until it is committed or dropped, and its ledger
-    change."""
+    """The requests for one table, an uncommitted snapshot, and the ledger change."""
 
     snapshot: NewSnapshot | None = None
     ledger: LedgerChange | None = None

@@ -1,4 +1,4 @@
-"""Data files as plain data in commit infos, and as entries of manifests."""
+"""Data files in commit infos and in manifests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plain_file(
     spec: PartitionSpec,
     schema: Schema,
 ) -> dict[str, Any]:
-    """Return a data file as plain data for a commit info, with its statistics packed as bytes."""
+    """Return a data file for a commit info, with packed statistics."""
     values = zip(_types(spec, schema), partition._data, strict=True)
     return {
         "path": path,
@@ -58,8 +58,7 @@ def plain_file(
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return the manifest's data file from its plain data. `spec` and `schema` are those that the file was written
-    with."""
+    """Return the manifest's data file; it was written with `spec` and `schema`."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)

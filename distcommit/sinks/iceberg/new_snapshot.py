@@ -1,7 +1,4 @@
-"""A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
-
-Unlike pyiceberg's own commit, it is never retried on another version of the table than the one it was created from.
-"""
+"""A new snapshot of a table, which is never retried on another version than the one it was created from."""
 
 from __future__ import annotations
 
@@ -40,14 +37,13 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot that is being created on top of a table's current one.
+    """A snapshot on top of a table's current one.
 
     Attributes:
-        table: the loaded table, whose current snapshot becomes the parent.
-        snapshot_id: id of the new snapshot.
+        table: the loaded version with the parent.
+        snapshot_id: of the new snapshot.
         commit: UUID in the names of its files.
-        written: paths of the files that were written for it. They are deleted if no version of the table has the
-            snapshot.
+        written: files to delete if no version gets the snapshot.
     """
 
     table: Table
@@ -66,8 +62,8 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
-        file of `removed`. The change sets `properties` of the table; `trace` is added to the snapshot's summary."""
+        """Write the snapshot's files, and return the change that adds it; None if the table lacks a file of `removed`.
+        `trace` is added to the snapshot's summary."""
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
         manifests = parent.manifests(table.io) if parent is not None else []
@@ -112,8 +108,8 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return True if other commits have surely taken the snapshot's place. Return False also if that is unknown,
-        because older snapshots have expired or the catalog lists only the newest one."""
+        """Return True if other commits have surely taken the snapshot's place. Older snapshots may be expired or not
+        listed."""
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
         parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
@@ -123,7 +119,7 @@ class NewSnapshot:
         return current == before.current_snapshot_id and 0 < existing == newer
 
     def delete_files(self) -> None:
-        """Delete the written files. Call it only if no version of the table has the snapshot."""
+        """Delete the written files, which no version of the table may have."""
         for path in self.written:
             with contextlib.suppress(Exception):  # removal of orphan files deletes it
                 self.table.io.delete(path)

@@ -1,7 +1,7 @@
-"""Find data files of aborted attempts in Iceberg tables' folders, and delete those that no snapshot has.
+"""Data files of aborted attempts, of which those in no snapshot are deleted.
 
-A store that was restored from a copy considers attempts aborted that the table has committed since. The note of each
-file has the table's sequence number when the file was created; any snapshot with the file has a greater one.
+A store that was restored from a copy considers attempts aborted that the table has committed since. A file's note has
+the table's sequence number at its creation; any snapshot with the file has a greater one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distcommit.sinks.table_formats.s3_data_files import delete_data_file, reque
 
 logger = logging.getLogger(__name__)
 OrphanedFiles = dict[Identifier, dict[str, int]]
-"""Paths of files by table, with the table's sequence number when the file was created; 0 if unknown."""
+"""By table and path, the sequence number at the file's creation; 0 if unknown."""
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _CLIENT = {
     **{"client.region": "region_name", "s3.region": "region_name", "s3.endpoint": "endpoint_url"},
@@ -34,11 +34,11 @@ _CLIENT = {
     **{"client.secret-access-key": "aws_secret_access_key", "s3.secret-access-key": "aws_secret_access_key"},
     **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
 }
-"""Catalog settings that the client of a bucket gets as well; later ones win."""
+"""Catalog settings for a bucket's client; later ones win."""
 
 
 def note_of(table: Table) -> tuple[str, str]:
-    """Return the lines of the note that is staged before a file of the table is created: name and sequence number."""
+    """Return the lines of a note: the table's name and sequence number."""
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
@@ -64,8 +64,8 @@ def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
 
 
 def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
-    """Return and log the files that must not be deleted, because a snapshot has them or they are not below a folder of
-    the table. `files` have the table's sequence number when each was created."""
+    """Return and log files that a snapshot has or that are not below a folder of the table. `files` have the table's
+    sequence number when each was created."""
     if not files:
         return set()
     manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
@@ -79,7 +79,7 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
 
 
 def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Return the paths that this version of the table has. Reads all of its manifests unless `files` is empty."""
+    """Return the paths that this version has, from all of its manifests."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()
@@ -88,8 +88,8 @@ def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> se
 
 
 def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
-    """Delete data files and, in an S3 bucket, the parts of unfinished uploads. Missing files are not an error. Local
-    files are deleted only below a folder of `table`."""
+    """Delete data files, if they exist, and in S3 parts of unfinished uploads. Local files must be below a folder of
+    `table`."""
     locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
     options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
@@ -122,7 +122,7 @@ def _folder_of(path: str, locations: Iterable[str]) -> str:
 
 
 def _plain(location: str) -> str:
-    """Return a location's path without the scheme, because engines use several schemes for one bucket."""
+    """Return a location without the scheme, which differs between engines."""
     parts = urlsplit(location)
     return (f"/{parts.netloc}{parts.path}" if parts.scheme in _S3 else parts.path).rstrip("/")
 
@@ -133,8 +133,8 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Yield each manifest of all snapshots once, without those up to the sequence number `after`. Those of format
-    version 1 have the number 0 and are included."""
+    """Yield each manifest of all snapshots after this sequence number. Those of format version 1 have the number 0 and
+    are included."""
     visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

@@ -1,4 +1,4 @@
-"""Schemas of records and of Iceberg tables, and whether records fit a table."""
+"""Whether records fit Iceberg tables."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ _NAMES = ColumnNames("Iceberg")
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with Iceberg's types instead of dictionaries and unsigned numbers, without columns that are
-    null in every row."""
+    """Return the schema with Iceberg's types, without null columns."""
     fields = [pa.field(field.name, _storable(field.type), field.nullable) for field in schema]
     return pa.schema([field for field in fields if not pa.types.is_null(field.type)])
 
 
 def required_struct(schema: pa.Schema) -> StructType:
-    """Return the Iceberg type of records of this schema, with arbitrary ids. Raises ConfigurationError if Iceberg has
-    no type for a column, a name is not allowed, or no column remains."""
+    """Return the Iceberg type of records, with arbitrary ids. Raises ConfigurationError if no column remains or one is
+    not allowed."""
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
@@ -52,7 +51,7 @@ def required_struct(schema: pa.Schema) -> StructType:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Raise ConfigurationError if a column or struct field has an empty name, or two differ only by case."""
+    """Raise ConfigurationError if a name is empty, or two differ only by case."""
     _NAMES.check(schema.names)
     check_fields(schema, _NAMES.database)
 
@@ -69,7 +68,7 @@ def inner_fields(kind: IcebergType) -> InnerFields[IcebergType]:
 
 
 def holds(have: IcebergType, want: IcebergType) -> bool:
-    """Return whether Iceberg reads values of type `want` as type `have`."""
+    """Return whether type `have` can hold values of type `want`."""
     if str(want) == str(have):  # types of metadata need not be equal to the same types created here
         return True
     try:
@@ -80,7 +79,7 @@ def holds(have: IcebergType, want: IcebergType) -> bool:
 
 
 def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks, or has in a narrower or other type."""
+    """Yield the columns of `want` that `have` lacks or has too narrow."""
     return missing_from_table(have, want, inner_fields, holds)
 
 

@@ -80,8 +80,7 @@ class IcebergSettings(DataFileSink):
 
 
 def term_of(term: str) -> tuple[str, str]:
-    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`. Raises
-    ValueError if it is not such a term."""
+    """Return column and transform of a term such as `day(time)` or `key`; raises ValueError for others."""
     match = _TERM.fullmatch(term.strip())
     if match is None:
         raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))

@@ -1,4 +1,4 @@
-"""Create Iceberg tables and widen them, as the sink's settings allow."""
+"""Creation and widening of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _TRIES = 20
 
 
 def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache: TableCache) -> Table:
-    """Return the table. If records of this schema require it, create the table, add columns or widen their types.
-    Raises ConfigurationError if the settings do not allow that or the table can't take the records, and TransientError
-    if other writers change it during each of 20 tries."""
+    """Return the table, after creating or widening it if these records require it. Raises ConfigurationError if that is
+    not allowed or the records do not fit, and TransientError if other writers change it during 20 tries."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     table = cache.get(name)
     if table is None and not sink.create:
@@ -49,8 +48,8 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
 
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
-    """Create missing tables and widen too narrow ones, all at once, as far as the settings allow. `table_for` later
-    raises the errors of tables that are still unfit. After an exception the outcome is unknown."""
+    """Create or widen tables at once, as far as the settings allow. `table_for` raises the errors of unfit tables.
+    After an exception the outcome is unknown."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     tables_by_name = cache.read(names)
     if sink.create and (missing := [name for name in names if name not in tables_by_name]):

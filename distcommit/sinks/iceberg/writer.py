@@ -1,4 +1,4 @@
-"""Writers of data files in an Iceberg table's folder. The files belong to the table once a snapshot has them."""
+"""Writers of data files, which belong to an Iceberg table once a snapshot has them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
 
 
 class IcebergFiles(DataFiles[PartitionKey | None]):
-    """Data files of the schema and partition spec that the table had when this object was created."""
+    """Data files of the table's schema and partition spec at creation of this object."""
 
     def __init__(
         self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int
@@ -72,7 +72,7 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
         self._sorted_by = _sort_keys(table)
 
     def names_in(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of batches with the names that columns have in files."""
+        """Return the schema with the names that columns have in files."""
         names = dict(zip(self.table.schema().column_names, self.file_schema.column_names, strict=True))
         return pa.schema([field.with_name(names.get(field.name, field.name)) for field in schema])
 
@@ -121,7 +121,7 @@ def _can_be_folders(partition: PartitionKey) -> bool:
 
 
 def _sort_keys(table: Table) -> list[tuple[str, str]]:
-    """Return the columns and directions that rows are sorted by; empty if the table's sort order uses transforms."""
+    """Return columns and directions to sort by; empty if the order uses transforms."""
     keys: list[tuple[str, str]] = []
     schema = table.schema()
     for field in table.sort_order().fields:

@@ -1,7 +1,6 @@
-"""Kafka topics: records and their ledger rows are committed in one transaction.
+"""Kafka topics, to which records and their ledger rows are committed in one transaction.
 
-Must not send records and their ledger row in different transactions. Only `client`, `committer` and `producers` import
-a client library. Start reading at `sink`.
+Must not send records and their ledger row in different transactions. Start reading at `sink`.
 """
 
 SETTINGS = "sink:KafkaSink"

@@ -1,4 +1,4 @@
-"""Requests to a Kafka cluster: clients, topics, and the rows of the ledger topic."""
+"""Requests to a Kafka cluster: clients, topics, and rows of the ledger topic."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class KafkaTarget:
     """The cluster, the settings of clients, and the ledger topic.
 
     Attributes:
-        brokers: `host:port` of some brokers, separated by commas.
-        client: settings of librdkafka; their values are masked in all messages.
-        ledger: name of the ledger topic.
-        ids: number of transactional ids, and of partitions of the ledger topic.
-        transaction_timeout_s: seconds after which the brokers abort an open transaction.
-        request_timeout_s: seconds to wait for the answer to a request.
+        brokers: `host:port` of some, separated by commas.
+        client: settings of librdkafka; values are masked in messages.
+        ledger: topic of the ledger.
+        ids: number of transactional ids and of ledger partitions.
+        transaction_timeout_s: seconds after which brokers abort a transaction.
+        request_timeout_s: seconds to wait for an answer.
     """
 
     brokers: str
@@ -63,11 +63,11 @@ class KafkaTarget:
     request_timeout_s: float
 
     def admin(self) -> AdminClient:
-        """Return a client for topics and offsets. Raises ConfigurationError if librdkafka rejects the settings."""
+        """Return a client; raises ConfigurationError if librdkafka rejects the settings."""
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
-        """Return a producer without a transaction, which the caller must close."""
+        """Return a producer, which the caller must close."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
@@ -80,14 +80,14 @@ class KafkaTarget:
         return self.masked(text)
 
     def masked(self, text: str) -> str:
-        """Mask values of `client` of more than 3 characters in a text, except names of protocols and mechanisms."""
+        """Mask values of `client` longer than 3 characters, except public ones."""
         for key, value in sorted(self.client, key=lambda item: -len(item[1])):
             text = text.replace(value, "***") if len(value) > 3 and not is_public(key, value) else text
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Wait for the answers to requests of an admin client. Return values or KafkaExceptions. Raises TransientError
-        if one takes too long; the request may have been executed."""
+        """Return values or KafkaExceptions of an admin client's requests. Raises TransientError if one takes too long;
+        it may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
@@ -107,8 +107,8 @@ class KafkaTarget:
         return results
 
     def topic_id(self, admin: AdminClient) -> str:
-        """Return the ledger topic's id; empty if the topic does not exist. Raises KafkaException or TransientError if
-        the brokers can't describe it, and ConfigurationError if it has another number of partitions than `ids`."""
+        """Return the ledger topic's id; empty if there is none. Raises KafkaException or TransientError if brokers
+        can't describe it, and ConfigurationError if it has not `ids` partitions."""
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
         result = self.answers(futures)[self.ledger]
         if isinstance(result, KafkaException):
@@ -127,7 +127,7 @@ class KafkaTarget:
         return str(result.topic_id)
 
     def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-        """Create topics with the brokers' defaults, unless they exist. Return the reasons of failures by topic."""
+        """Create missing topics; return reasons of failures by topic."""
         created = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
         return {
             topic: self.text(error)
@@ -136,7 +136,7 @@ class KafkaTarget:
         }
 
     def unwritable(self, admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
-        """Return the topics to which this user may not send records, with the reasons."""
+        """Return topics that this user may not write, with reasons."""
         requested = admin.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
@@ -152,13 +152,13 @@ class KafkaTarget:
         return reason
 
     def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
-        """Return the ledger rows of a transactional id by key, once the transactions that are open now have ended.
+        """Return a transactional id's ledger rows, once the transactions that are open now have ended.
 
         Raises:
-            KafkaException: if a request fails, for instance because no broker answers.
-            TransientError: if an answer takes too long, or an open transaction of another producer hides later rows.
-            UnknownVersionError: if a row is of another version.
-            CorruptError: if a row is not valid.
+            KafkaException: if a request fails.
+            TransientError: if an answer takes too long, or another producer's open transaction hides later rows.
+            UnknownVersionError: for a row.
+            CorruptError: for a row.
         """
         rows, damaged = self.readable_rows(admin, number)
         for error in damaged.values():
@@ -168,8 +168,7 @@ class KafkaTarget:
     def readable_rows(
         self, admin: AdminClient, number: int
     ) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
-        """Return the valid rows and the problems of invalid ones, both by key. Waits and raises as `rows`, except for
-        invalid rows."""
+        """Return valid rows and problems of invalid ones; waits and raises as `rows` otherwise."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, number)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -186,8 +185,7 @@ class KafkaTarget:
         return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
-        """Return the number of a topic's messages from committed transactions; None if messages may have been deleted
-        by age or by key. Waits and raises as `rows`."""
+        """Return the number of committed messages; None if some may have been deleted. Waits and raises as `rows`."""
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
@@ -207,8 +205,7 @@ class KafkaTarget:
             return sum(1 for _ in messages)
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
-        """Yield all messages of committed transactions below these end offsets of partitions, and maybe more. Raises
-        TransientError if reading makes no progress for too long."""
+        """Yield committed messages below these end offsets, and maybe more. Raises TransientError without progress."""
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
@@ -256,7 +253,7 @@ class KafkaTarget:
         return result
 
     def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
-        """Return an offset that also counts records of open transactions."""
+        """Return an offset that counts open transactions, too."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
         futures = admin.list_offsets({log: spec}, isolation_level=isolation, request_timeout=timeout_s)
@@ -267,7 +264,7 @@ class KafkaTarget:
 
 
 class _Log:
-    """Receiver of librdkafka's log messages, for its setting `logger`."""
+    """Receiver of librdkafka's log messages."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
@@ -277,14 +274,14 @@ class _Log:
 
 
 _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Settings of the ledger topic. A committer reads its whole partition, and only closed segments are compacted."""
+"""Of the ledger topic, which committers read; only closed segments are compacted."""
 
 
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
-    """Return the id of the ledger topic, which is created if it is missing. A process caches it for the last 16 runs.
-    Raises ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError
-    if it can't be described or created."""
+    """Return the ledger topic's id, after creating a missing topic; cached for the last 16 runs. Raises
+    ConfigurationError if it has other partitions or deletes rows by age, and TransientError if it can't be described or
+    created."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)
@@ -312,7 +309,7 @@ def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
 
 
 def cluster_id(target: KafkaTarget) -> str:
-    """Return the id of the cluster; empty if it has none. Raises TransientError if no broker answers in time."""
+    """Return the cluster's id; empty if it has none; raises TransientError."""
     try:
         with target.admin() as admin:
             return admin.list_topics(timeout=target.request_timeout_s).cluster_id or ""
@@ -352,7 +349,7 @@ def _row(key: bytes, value: bytes | None, topic: str) -> LedgerRow:
 def ledger_problems(
     number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]
 ) -> Iterator[str | UnknownVersionError]:
-    """Yield the errors of rows of another version, and texts about invalid rows."""
+    """Yield errors of rows of another version, and texts about invalid rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"

@@ -1,7 +1,7 @@
-"""The committer of records and ledger rows of many datasets in one Kafka transaction.
+"""Committer of records and ledger rows of many datasets in one Kafka transaction.
 
-A transactional id has one producer at a time: `init_transactions` fences an older one and ends its transaction. Then
-the committer reads the ledger to its end, which has all commits of the id's datasets.
+`init_transactions` fences a transactional id's older producer and ends its transaction. Then the committer reads the
+ledger to its end, which has all commits of the id's datasets.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _OF_A_MESSAGE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     )
 )
-"""Errors that concern one message or topic, and not other messages."""
+"""Errors that concern one message or topic."""
 Failures = dict[int, CommitOutcome]
 Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A ledger row is larger than a message may be; `index` is its index among the rows to send."""
+    """A ledger row is larger than a message may be; `index` is its place among those to send."""
 
     def __init__(self, text: str, index: int) -> None:
         super().__init__(text)
@@ -73,12 +73,10 @@ class _TooLargeError(Exception):
 
 
 class KafkaCommitter(SinkCommitter):
-    """Committer that puts all requests of a transactional id into one transaction, for up to eight ids at a time.
+    """Committer with one transaction for each transactional id, for up to eight ids at a time.
 
     Args:
-        target: the brokers and their settings.
-        topic: the sink's setting `topic`.
-        create: whether to create missing topics. Otherwise requests for them fail.
+        create: whether to create missing topics; otherwise their requests fail.
     """
 
     def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
@@ -115,8 +113,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError, without changing anything, if a request or a
-        later epoch is committed, because Kafka can't delete records."""
+        """Prevent requests from being committed. Raises ConflictError, without any change, if one or a later epoch is
+        committed, because Kafka can't delete records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
@@ -143,8 +141,8 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield all valid rows of the store. Then raise UnknownVersionError or CorruptError if any row is of another
-        version or invalid, also of other stores, because it prevents commits to its partition."""
+        """Yield the store's valid rows. Then raise UnknownVersionError or CorruptError if any row, also of other
+        stores, prevents commits to its partition."""
         problems: list[str | UnknownVersionError] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
@@ -156,13 +154,13 @@ class KafkaCommitter(SinkCommitter):
             raise unreadable_ledger(self._target.ledger, problems)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of messages in the dataset's topic; None if datasets share a topic."""
+        """Return the number of messages; None if datasets share a topic."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
-        """Describe the ledger topic, and initialize transactions of an id that is used only here."""
+        """Describe the ledger, and initialize transactions of an id that is used only here."""
         self._ledger_id()
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
@@ -184,7 +182,7 @@ class KafkaCommitter(SinkCommitter):
         )
 
     def _commit_by_id(self, number: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Try until the outcomes are known. If the producer was fenced or got no answer, read the ledger again."""
+        """Try until the outcomes are known, and read the ledger again after fencing or timeouts."""
         denied = False
         for tried in tries(_TRIES, first_wait_s=0.2):
             self.retry_count += 1 if tried > 1 else 0
@@ -201,9 +199,9 @@ class KafkaCommitter(SinkCommitter):
     def _try(
         self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
     ) -> list[CommitOutcome]:
-        """Try once to commit the requests, in as many transactions as necessary. Return their outcomes.
+        """Try once to commit, in as many transactions as necessary.
 
-        `denied`: whether the brokers have rejected an earlier try because a topic can't be written to.
+        `denied`: whether brokers rejected an earlier try because of a topic.
         """
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
@@ -227,8 +225,7 @@ class KafkaCommitter(SinkCommitter):
     def _next(
         self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
     ) -> dict[bytes, int]:
-        """Return the requests of the next transaction, one for each ledger row. Set the outcomes of those that need no
-        commit."""
+        """Return the requests of the next transaction by ledger row, and set the outcomes of those that need none."""
         batch: dict[bytes, int] = {}
         for index, request in enumerate(requests):
             key = ledger_key(self._context.store_id, request)
@@ -247,8 +244,8 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commit all requests or none. Return the outcomes of requests with an error of their own; empty if all were
-        committed. Raises KafkaException for other errors, after which the outcome is unknown."""
+        """Commit all requests or none. Return outcomes of requests with an error of their own; empty if all were
+        committed. After a KafkaException the outcome is unknown."""
         failures: Failures = {}
         producer.begin_transaction()
         for index, request in requests.items():
@@ -312,8 +309,7 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, number: int) -> Iterator[CatchableProducer]:
-        """Open the producer of a transactional id, which fences older producers. On an exception, abort its
-        transaction."""
+        """Open a producer, which fences older ones of the id; an exception aborts its transaction."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:

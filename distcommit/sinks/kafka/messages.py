@@ -1,4 +1,4 @@
-"""Conversion of records to messages, which a writer stages and a committer sends."""
+"""Conversion of records to messages."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns for each part of a message.
+    """The columns for the parts of a message.
 
     Attributes:
-        format: how a value is encoded: `bytes` is one column, `json` an object of all columns that no other part names.
-        key: column with the key; empty for messages without keys.
-        value: column with the value, for format `bytes`; not used for `json`.
-        headers: column with the headers; empty for messages without headers.
-        timestamp: column with the timestamp; empty for the time of sending.
-        partition: column with the partition; empty to let the client choose by the key.
+        format: `bytes` takes one column as value, `json` all columns that no other part names.
+        key: empty for none.
+        value: for format `bytes` only.
+        headers: empty for none.
+        timestamp: empty for the time of sending.
+        partition: empty to let the client choose by the key.
     """
 
     format: Literal["bytes", "json"]
@@ -116,7 +116,7 @@ class Mapping:
 
 class KafkaWriter(CoveringWriter):
     """Writer that stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each
-    (`files`), the ledger topic's id (`ledger`), and the source offsets (`covered`)."""
+    (`files`), `ledger` (the topic's id), and `covered`."""
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         super().__init__(origin)
@@ -188,7 +188,7 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them. Raises the errors of `staged_runs`."""
+    """Yield messages for `Producer.produce`; raises the errors of `staged_runs`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

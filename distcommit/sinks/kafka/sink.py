@@ -120,8 +120,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return [Target("topic", name, brokers) for name in (topic_of(self.topic, dataset_urn), self.ledger)]
 
     def is_in_system(self, fact: SourceFact) -> bool:
-        """Return whether the source reads this cluster, by the cluster's id. Raises TransientError if no broker
-        answers."""
+        """Return whether the source reads this cluster, by its id; raises TransientError if no broker answers."""
         if fact.name != "cluster":
             return False
         from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
@@ -133,7 +132,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return f"transactional id, of {self.transactional_ids}"
 
     def commit_group(self, dataset_urn: str) -> str:
-        """Return the group of all datasets of a transactional id, so that buckets do not fence each other."""
+        """Group datasets by transactional id, so that buckets do not fence each other."""
         return f"transactional id {id_number(dataset_urn, self.transactional_ids)}"
 
     def required_columns(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Names of topics, transactional ids and ledger rows of datasets."""
+"""Names of topics, transactional ids and ledger rows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.table_names import DATASET
 
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding JSON that another program wrote."""
+"""Errors of JSON that another program wrote."""
 _MOST = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
-    """The key of a row in the ledger topic.
+    """The key of a ledger row.
 
     Attributes:
-        store_id: id of the store whose job commits.
-        dataset_urn: URN of the dataset.
-        branch: branch of the records.
+        store_id: of the committing job.
+        dataset_urn: of the records.
+        branch: of the records.
     """
 
     store_id: str
@@ -37,8 +37,7 @@ class RowName(NamedTuple):
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
-    """Return the topic of a dataset. If it is not valid or too long, the URN is replaced by its valid part and a
-    hash."""
+    """Return a dataset's topic; an invalid or long URN becomes its valid part and a hash."""
     topic = template.replace(DATASET, dataset_urn)
     if is_topic(topic):
         return topic
@@ -52,7 +51,7 @@ def is_topic(name: str) -> bool:
 
 
 def id_number(dataset_urn: str, ids: int) -> int:
-    """Return the number of the dataset's transactional id, which is also its partition of the ledger topic."""
+    """Return the number of the dataset's transactional id and ledger partition."""
     return xxhash.xxh3_64_intdigest(dataset_urn.encode()) % ids
 
 

@@ -1,7 +1,6 @@
-"""Tables of MariaDB and MySQL: rows and the ledger row in one InnoDB transaction, or rows and a proof in an XA
-transaction.
+"""Tables of MariaDB and MySQL, with the ledger row or proof in the same transaction as the rows.
 
-Must not alter a table within such a transaction, because that would commit it. Start reading at `sink`.
+Must not alter a table within the transaction of rows, because that would commit it. Start reading at `sink`.
 """
 
 SETTINGS = "sink:MariadbSink"

@@ -1,7 +1,7 @@
-"""Conversion of Arrow columns to values that MariaDB stores unchanged.
+"""Conversion of Arrow columns to values that MariaDB stores unchanged; others are refused.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
-and replaces NULL by the present time. Values that it would change are refused.
+and replaces NULL by the present time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the most bytes of a value, by type; 0 if the column's type has a length."""
+"""One more than the most bytes of a value; 0 if the column's type has a length."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -69,7 +69,6 @@ _MADE: Mapping[pa.DataType, str] = {
 _OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
 NAMES = ColumnNames("MariaDB", most_characters=MOST_NAME_CHARACTERS, basic_characters=True, ends_in_spaces=False)
 _KEY_CHARACTERS = 768
-"""Most characters of an index."""
 _MOST_SCALE, _WIDEST = 30, 65
 _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
@@ -79,13 +78,13 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: name in the table.
-        kind: type in lower case, without length and attributes.
-        sizes: lengths or digits of the type; empty for none.
-        unsigned: whether numbers are unsigned.
-        nullable: whether the column takes null.
-        shown: name, declared type and `not null`, for messages.
-        has_default: whether rows without the column get another value than null.
+        name: in the table.
+        kind: in lower case, without length and attributes.
+        sizes: lengths or digits; empty for none.
+        unsigned: of numbers.
+        nullable: whether it takes null.
+        shown: name and declaration, for messages.
+        has_default: whether missing values are not null.
     """
 
     name: str
@@ -110,8 +109,8 @@ def column_of(name: str, declared: str, *, nullable: bool, has_default: bool = F
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type to create a column with; columns of `keys` get one that can be indexed. Raises ConfigurationError
-    if MariaDB has no such type."""
+    """Return the type to create a column with, which can be indexed for `keys`. Raises ConfigurationError if MariaDB
+    has no such type."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
@@ -125,7 +124,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
+    """Return the wider number type that the field needs, or None."""
     kind, current_kind = _TYPES.stored(field.type), column.kind
     if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
         return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
@@ -141,8 +140,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a batch as they are sent: integers, floats, decimals, text, bytes and None. Raises RefusedError
-    if a value would not be stored unchanged."""
+    """Yield rows as they are sent. Raises RefusedError if a value would be changed."""
     sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
     return zip(*sent, strict=True)
 

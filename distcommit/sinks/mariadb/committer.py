@@ -1,4 +1,4 @@
-"""The committer of rows of many datasets and their ledger rows to MariaDB in one transaction."""
+"""Committer of rows and ledger rows to MariaDB."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _NAMED = (
 )
 _IDENTITY_ID = bytes(16)
 _MOST_ALTERED = 100
-"""How often a dataset's table is altered for one commit."""
+"""Limit of alterations of a table for one commit."""
 
 
 class MariadbCommitter(ServerCommitter):
     """Committer on one connection.
 
-    In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
-    its savepoint, and committed separately after the table is altered.
+    Creating or altering a table ends a transaction in MariaDB. So such a dataset is rolled back to its savepoint, and
+    committed separately afterwards.
     """
 
     driver_error: ClassVar = MySQLError
@@ -82,7 +82,7 @@ class MariadbCommitter(ServerCommitter):
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
     def create_missing(self, name: str, statement: str) -> None:
-        """Create the ledger or proofs table if it is missing. Raises ConfigurationError if its engine is not InnoDB."""
+        """Create a missing table; raises ConfigurationError if its engine is not InnoDB."""
         query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)
@@ -214,7 +214,7 @@ class MariadbCommitter(ServerCommitter):
         return int(rows)
 
     def row_values(self, store: str, key: Key) -> tuple[bytes]:
-        """Return the row's id: a hash of fixed length, which does not depend on collations."""
+        """Return the row's id, a hash that does not depend on collations."""
         if not store and not any(key):
             return (_IDENTITY_ID,)
         return (blake2b("\0".join((store, *key)).encode(), digest_size=16).digest(),)

@@ -54,7 +54,7 @@ class MariadbSink(ServerSink):
         return f"table {self.database}.{self.table_of(dataset_urn)} of {self.server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the dataset's table in lower case, because not all servers distinguish names by case."""
+        """Return the table in lower case, because not all servers distinguish names by case."""
         return database_table_name(
             self.table,
             dataset_urn,

@@ -1,4 +1,4 @@
-"""Tables of MariaDB: found and checked within the transaction of the rows, but created and altered outside of it."""
+"""Tables of MariaDB, which are created and altered outside of the transaction of rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execut
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
-"""Codes of warnings: VALUES() is deprecated in MySQL; the binary log is in statement format."""
+"""Warnings: deprecated VALUES() in MySQL; binary log in statement format."""
 _SLICE_ROWS = 1024
 _COMPARED_ROWS = 200
-"""Rows of a statement that compares keys with literals."""
+"""Of a statement that compares keys with literals."""
 _EXACT = re.compile(r"_(nopad|0900)_bin$")
-"""Names of collations that compare bytes, with spaces at the end. Others ignore these, even `utf8mb4_bin`."""
+"""Collations that compare bytes with trailing spaces, which even `utf8mb4_bin` ignores."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
 class AlterTableFirst(Exception):  # noqa: N818 - not an error
-    """A table must be created or altered by this statement before it can take the rows."""
+    """This statement must create or alter a table before it can take the rows."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -51,13 +51,12 @@ class Table:
     """A table whose definition is locked until the transaction ends.
 
     Attributes:
-        connection: connection whose transaction locks the definition.
-        shown: name of the table.
-        columns: all columns by name.
-        most_bytes: largest size of a statement in bytes (`max_allowed_packet`).
-        tags: values of the tag columns by name, which all rows get.
-        identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
-            recreated table has another.
+        connection: its transaction locks the definition.
+        shown: its name.
+        columns: all by name.
+        most_bytes: largest statement in bytes (`max_allowed_packet`).
+        tags: values of the tag columns of all rows.
+        identity: random 60-bit number of a table that the sink created; 0 for others.
     """
 
     connection: Connection[Cursor]
@@ -68,9 +67,8 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags. Raises RefusedError if not. With
-        `add_columns`, raises AlterTableFirst if columns are missing or too narrow.
-        """
+        """Check that the table takes these rows and tags; raises RefusedError. With `add_columns`, raises
+        AlterTableFirst if columns are missing or too narrow."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         changes = [f"ADD COLUMN {quoted(column.name)} {column_type(column, ())}" for column in missing]
@@ -101,8 +99,8 @@ class Table:
     def upsert(
         self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
     ) -> None:
-        """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
-        sees those that are already set."""
+        """Replace rows with the same keys by newer ones. The server sets columns one by one, and expressions see those
+        already set."""
         names = batches[0].schema.names
         self._check_keys(names, keys)
         check_keys(batches, keys, self.columns)
@@ -155,7 +153,6 @@ class Table:
         return present
 
     def _literals(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> Iterator[list[list[str]]]:
-        """Yield the rows as SQL literals, as many as one statement compares."""
         check_keys(batches, keys, self.columns)
         for batch in batches:
             for begin in range(0, batch.num_rows, _COMPARED_ROWS):
@@ -189,8 +186,7 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """Execute an insert, and return its number of rows. Raises RefusedError if the server warns of anything but
-        harmless codes."""
+        """Return the number of inserted rows; raises RefusedError for warnings that are not harmless."""
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
@@ -205,7 +201,7 @@ class Table:
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
         """Raise RefusedError unless the only unique index is on the keys, because ON DUPLICATE KEY applies to any
-        unique index. An index on an AUTO_INCREMENT column without values is allowed."""
+        unique index. An AUTO_INCREMENT column without values is allowed."""
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
             if not row[1]:  # non_unique
@@ -232,8 +228,7 @@ def _are_equal(keys: Sequence[str], literals: Mapping[str, str]) -> str:
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked; None if it does not exist. Raises RefusedError if it is a view or its engine is not
-    InnoDB."""
+    """Return the table, locked, or None; raises RefusedError for a view or another engine than InnoDB."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:
@@ -273,8 +268,8 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """Return the statement that creates the table unless it exists. Texts are compared by bytes, and with trailing
-    spaces if the server has such a collation."""
+    """Return the statement that creates the table. Texts are compared by bytes, with trailing spaces if the server
+    can."""
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"

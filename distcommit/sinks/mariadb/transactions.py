@@ -1,4 +1,4 @@
-"""Transactions on a MariaDB server: connections, savepoints, and commit outcomes of errors."""
+"""Transactions on a MariaDB server."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from distcommit.sinks.databases.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
 TOO_NARROW = (1264, 1265, 1406)
-"""Codes of a value that does not fit into its column."""
 _NO_SAVEPOINT = 1305
 _CLIENT = 2000
-"""First of the client's error codes, which concern the connection."""
+"""First of the client's error codes."""
 _COLLISIONS = {1020, 1213, 1412}
-"""Codes of a concurrently changed row, a deadlock, and a concurrently altered table."""
+"""A changed row, a deadlock, an altered table."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {1217, 1451, 3140, 3819, 4025}
 """Codes of values, constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
-"""Codes of column names that are too long, used twice, or not allowed."""
+"""Column names that are too long, used twice, or not allowed."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
 """Codes of disks, memory, connections, shutdown, read-only servers, and killed sessions."""
@@ -52,7 +51,7 @@ _TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """Open a connection in autocommit. The session is strict and checks constraints, whatever the server's settings."""
+    """Open a strict session in autocommit that checks constraints, whatever the server's settings."""
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -75,8 +74,7 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
 
 
 def reset(connection: Connection[Cursor]) -> None:
-    """Restore the session's first state: no transaction, no locks, its settings. The server refuses this within an XA
-    transaction."""
+    """Restore the session's first state; the server refuses this within an XA transaction."""
     for statement in ("ROLLBACK", "DO RELEASE_ALL_LOCKS()"):
         execute(connection, statement)
     _settle(connection)
@@ -90,14 +88,14 @@ POOLED = Client(connected, check, reset)
 
 
 def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
-    """Execute a statement, and return its cursor. Without values, `%` is a plain character."""
+    """Execute a statement; without values, `%` is a plain character."""
     cursor = connection.cursor()
     cursor.execute(statement, values)
     return cursor
 
 
 def check_durable(connection: Connection[Cursor]) -> None:
-    """Raise ConfigurationError if the server returns from COMMIT before the transaction is on disk."""
+    """Raise ConfigurationError if COMMIT returns before the transaction is on disk."""
     statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
@@ -112,11 +110,11 @@ def check_durable(connection: Connection[Cursor]) -> None:
 
 @contextmanager
 def transaction(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
-    server has rolled it back because of a conflict.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError on a
+    conflict.
 
-    A deadlock or an ALTER TABLE ends the transaction, and later statements are committed one by one. TransientError is
-    raised then instead of COMMIT.
+    A deadlock or ALTER TABLE ends it, and later statements are committed one by one. TransientError is raised then
+    instead of COMMIT.
     """
     try:
         execute(connection, "BEGIN")
@@ -143,8 +141,7 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back on an exception. Raises CollisionError if the server
-    has rolled back the whole transaction."""
+    """Open a savepoint, which an exception rolls back to. Raises CollisionError if the whole transaction is gone."""
     execute(connection, "SAVEPOINT dataset")
     try:
         yield
@@ -160,7 +157,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
+    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None

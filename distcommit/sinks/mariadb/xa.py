@@ -1,8 +1,7 @@
-"""Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
+"""Two-phase commit of MariaDB by XA.
 
-A prepared transaction belongs to its session until the server has ended the session, some time after the client has
-closed it. Until then XA COMMIT by another session fails with "unknown XID". A prepared transaction prevents ALTER and
-DROP of its table, also after a restart of the server.
+A prepared transaction belongs to its session until the server has ended it. Until then another session's XA COMMIT
+fails with "unknown XID". It prevents ALTER and DROP of its table, also after a restart.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Two-phase committer with the proofs in a table beside the ledger."""
+    """Two-phase committer with proofs in a table."""
 
     def __init__(self, leased: Lease, settings: ServerSink, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
@@ -116,8 +115,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. Then the session can only be closed, which lets other sessions commit the
-    transaction, or rolls it back if it was not prepared."""
+    """Prepare the transaction on normal exit. The session can only be closed then, which frees the transaction for
+    others, or rolls it back if unprepared."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")
@@ -125,7 +124,6 @@ def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterato
 
 
 def _xid(name: Name) -> str:
-    """Return a name as SQL. Its parts contain only letters, digits and `-`."""
     return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
 
 

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL: binary COPY and the ledger row in one transaction, or rows and a proof in a prepared one.
+"""Tables of PostgreSQL: binary COPY, with the ledger row or proof in the same transaction.
 
 Must not commit rows and their proof in different transactions. Start reading at `sink`.
 """

@@ -1,7 +1,4 @@
-"""Conversion of Arrow columns to the exact types of PostgreSQL columns.
-
-Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`.
-"""
+"""Conversion of Arrow columns to the exact types of PostgreSQL, because binary COPY does not check types."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamptz": _UTC,
     "interval": pa.duration("us"),
 }
-"""Arrow types to send, by the column's type. The one for `numeric` depends on its digits."""
+"""Arrow types to send; that of `numeric` depends on its digits."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -71,7 +68,7 @@ NAMES = ColumnNames(
     reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
-"""Numbers that the server reads as `-infinity`: the smallest ones, counted from the year 2000."""
+"""Numbers that the server reads as `-infinity`, counted from 2000."""
 _WIDENED = {_MADE[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
@@ -83,11 +80,11 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: name in the table.
-        kind: its type as in pg_type; for a domain, the underlying type.
-        modifier: length or digits, as in pg_attribute; -1 for none.
+        name: in the table.
+        kind: as in pg_type; for a domain, the underlying type.
+        modifier: as in pg_attribute; -1 for none.
         shown: name and type, for messages.
-        has_default: whether rows without the column get another value than null.
+        has_default: whether missing values are not null.
     """
 
     name: str
@@ -98,7 +95,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> str:
-    """Return the type to create a column with. Raises ConfigurationError if PostgreSQL has no such type."""
+    """Return the type to create a column with; raises ConfigurationError if there is none."""
     kind = pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
     if pa.types.is_fixed_size_binary(kind):
         return "bytea"
@@ -114,7 +111,7 @@ def column_type(field: pa.Field) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
+    """Return the wider number type that the field needs, or None."""
     current_kind = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
     return (
         column_type(field)
@@ -124,7 +121,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
-    """Return the encoder of batches that `fitted` has returned for these columns."""
+    """Return the encoder of batches from `fitted`."""
     jsonb = {field.name for field in schema if columns[field.name].kind == "jsonb"}
     if not jsonb:
         return pgpq.ArrowToPostgresBinaryEncoder(schema)
@@ -143,8 +140,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Return the batch in the types of the table's columns. Raises RefusedError if a value does not fit or would be
-    changed."""
+    """Return the batch in the table's types; raises RefusedError if a value would change."""
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
 

@@ -1,4 +1,4 @@
-"""The committer of rows of many datasets and their ledger rows to PostgreSQL in one transaction."""
+"""Committer of rows and ledger rows to PostgreSQL."""
 
 from __future__ import annotations
 

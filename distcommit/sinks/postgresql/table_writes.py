@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL within a commit's transaction: create and alter them, and change their rows."""
+"""Tables of PostgreSQL within a commit's transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WHERE a.attrelid = %s AND a.attname = ANY(%s) AND EXISTS (
     ))
 )
 """
-"""Key columns that have a nondeterministic collation, or an index with one, which ON CONFLICT could use."""
+"""Key columns with a nondeterministic collation, or an index with one."""
 _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass({})"
 
 
@@ -57,12 +57,12 @@ class Table:
     """A table whose definition is locked until the transaction ends.
 
     Attributes:
-        connection: connection whose transaction locks the definition.
-        schema: schema of the table.
-        name: name of the table in the schema.
-        identity: the table's oid, which changes if it is recreated.
-        columns: all columns by name.
-        tags: values of the tag columns by name, which all rows get.
+        connection: its transaction locks the definition.
+        schema: of the table.
+        name: in the schema.
+        identity: oid, which changes if the table is recreated.
+        columns: all by name.
+        tags: values of the tag columns of all rows.
     """
 
     connection: psycopg.Connection
@@ -81,10 +81,8 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags. With `add_columns`, first add missing columns
-        and widen others. Raises RefusedError if the table does not take them, and ConfigurationError if PostgreSQL has
-        no type for a column to add.
-        """
+        """Check that the table takes these rows and tags. With `add_columns`, add and widen columns first. Raises
+        RefusedError, and ConfigurationError if PostgreSQL has no type for an added column."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:
@@ -100,8 +98,7 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Widen columns that are too narrow for the rows. If other objects depend on a column's type, or the table has
-        another owner, log a warning; then each value is checked."""
+        """Widen columns; if that is not possible, log a warning, and each value is checked."""
         wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
         for name, kind in wider.items():
             if kind is None:
@@ -182,8 +179,6 @@ class Table:
         return [number - 1 for (number,) in numbers]
 
     def _copied(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> dict[str, sql.Composable]:
-        """Copy rows into a temporary table that also numbers them from 1, and return the parts of statements about
-        it."""
         check_keys(batches, keys, self.columns)
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (batches[0].schema.names, keys))
         equal = sql.SQL(" AND ").join(
@@ -210,8 +205,7 @@ class Table:
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, locked; None if it does not exist. Raises RefusedError if it is not an ordinary, logged
-    table."""
+    """Return the table, locked, or None; raises RefusedError if it is not ordinary and logged."""
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):

@@ -1,4 +1,4 @@
-"""Transactions on a PostgreSQL server: connections, and commit outcomes of errors."""
+"""Transactions on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s';
 SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""Deferred constraints are checked at once, so that they fail at the savepoint of the rows that violate them. COMMIT
-returns only after the transaction is on disk."""
+"""Deferred constraints fail at the rows' savepoint, and COMMIT returns only after the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
-    """Open a connection in autocommit, without prepared statements, which connection poolers do not support."""
+    """Open a connection in autocommit, without prepared statements, which poolers do not support."""
     arguments: dict[str, Any] = {**LIBPQ_TIME_LIMITS, **postgresql_arguments(url, tls)}
     return psycopg.connect(
         url,
@@ -42,8 +41,7 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 
 def reset(connection: psycopg.Connection) -> None:
-    """Restore the session's first state: settings, temporary tables, advisory locks. The server refuses this within a
-    transaction."""
+    """Restore the session's first state; the server refuses this within a transaction."""
     connection.execute("DISCARD ALL")
 
 
@@ -56,9 +54,8 @@ POOLED = Client(connected, check, reset)
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
-    server has rolled it back because of a conflict, and TransientError if COMMIT has, which only its command tag shows.
-    """
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError on a
+    conflict, and TransientError if COMMIT rolls back, which only its command tag shows."""
     with manual_transaction(connection):
         yield
         tag = connection.execute("COMMIT").statusmessage
@@ -73,8 +70,7 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block must end. On an exception roll it back. Raises CollisionError if the server
-    has rolled it back because of a conflict."""
+    """Begin a transaction that the block must end; an exception rolls it back. Raises CollisionError on a conflict."""
     try:
         connection.execute(_BEGIN)
         yield
@@ -87,7 +83,7 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
+    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

@@ -1,7 +1,6 @@
-"""Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
+"""Two-phase commit of PostgreSQL.
 
-psycopg's `tpc_*` methods are not used: they ignore that PREPARE may roll back, and their own rollback may hit another
-transaction of the name.
+psycopg's `tpc_*` ignores that PREPARE may roll back, and its rollback may hit another transaction of the name.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Two-phase committer with the proofs in a table beside the ledger."""
+    """Two-phase committer with proofs in a table."""
 
     def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
@@ -87,7 +86,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 
 def require_prepared(connection: psycopg.Connection) -> None:
-    """Raise ConfigurationError if the server does not allow prepared transactions."""
+    """Raise ConfigurationError if the server allows no prepared transactions."""
     (most,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
     if not most:
         raise ConfigurationError(
@@ -101,7 +100,7 @@ def require_prepared(connection: psycopg.Connection) -> None:
 
 @contextmanager
 def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. Raises TransientError if the server has rolled it back instead."""
+    """Prepare the transaction on normal exit; raises TransientError if the server has rolled it back."""
     with manual_transaction(connection):
         yield
         try:

@@ -17,7 +17,7 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
     type: Literal["python"]
 
     def check_instance(self, instance: Any) -> None:
-        """Raise ConfigurationError if the object has no name, or only one of `grouped_by` and `commit_group`."""
+        """Raise ConfigurationError without a name, or with only one of `grouped_by` and `commit_group`."""
         name = getattr(instance, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(

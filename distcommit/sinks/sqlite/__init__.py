@@ -1,4 +1,4 @@
-"""Tables of an SQLite file, for trying out a job: rows and the ledger row in one transaction.
+"""Tables of an SQLite file, for trying out a job.
 
 Must not commit rows and their ledger row in different transactions. Start reading at `sink`.
 """

@@ -1,7 +1,6 @@
-"""Conversion of Arrow columns to values that SQLite stores unchanged.
+"""Conversion of Arrow columns to values that SQLite stores unchanged; others are refused.
 
-SQLite accepts any value in any column, and converts it by the column's type: text that looks like a number becomes one,
-and NaN becomes NULL. Values that would change are refused.
+SQLite accepts any value in any column and converts it: text like a number becomes one, NaN becomes NULL.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from distcommit.sinks.databases.arrow_conversion import (
 Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 NAMES = ColumnNames("SQLite")
 _TYPES = replace(PLAIN_TYPES, replaced={**PLAIN_TYPES.replaced, pa.uint64(): pa.int64()})
-"""Unsigned 64-bit integers are stored as integers; larger values than SQLite has are refused."""
+"""Larger unsigned integers than SQLite has are refused."""
 _TAKES: Mapping[str, frozenset[Stored]] = {
     "INTEGER": frozenset({"INTEGER"}),
     "NUMERIC": frozenset({"INTEGER"}),
@@ -37,7 +36,7 @@ _TAKES: Mapping[str, frozenset[Stored]] = {
     "BLOB": frozenset({"BLOB"}),
     "": frozenset({"INTEGER", "REAL", "TEXT", "BLOB"}),
 }
-"""Types that are stored unchanged, by the column's affinity; all types if the column was declared without a type."""
+"""Types stored unchanged, by the column's affinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: name in the table.
-        declared: declared type, as written; empty for none.
-        in_key: whether the column is part of the primary key.
-        has_default: whether rows without the column get another value than null.
+        name: in the table.
+        declared: type as written; empty for none.
+        in_key: whether it is in the primary key.
+        has_default: whether missing values are not null.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Column:
 
     @property
     def affinity(self) -> str:
-        """The type affinity, by parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
+        """By parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
         declared = self.declared.upper()
         if "INT" in declared:
             return "INTEGER"
@@ -74,7 +73,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> Stored:
-    """Return the type to create a column with. Raises ConfigurationError if SQLite has no such type."""
+    """Return the type to create a column with; raises ConfigurationError if there is none."""
     stored = _stored(_TYPES.stored(field.type))
     if stored is None:
         raise no_type("SQLite", field)
@@ -92,7 +91,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-    """Return the rows of a batch as they are sent. Raises RefusedError if a value would not be stored unchanged."""
+    """Return rows as they are sent; raises RefusedError if a value would change."""
     sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
     return [*zip(*sent, strict=True)]
 

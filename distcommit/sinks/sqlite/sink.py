@@ -65,8 +65,7 @@ class SqliteSink(TableSink):
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the dataset's table in lower case, because SQLite ignores the case of names. A reserved name gets a
-        `_` in front."""
+        """Return the table in lower case, because SQLite ignores case. A reserved name gets a `_` in front."""
         plain = database_table_name(
             self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,)
         )

@@ -1,4 +1,4 @@
-"""Tables of an SQLite file within a commit's transaction: create and alter them, and change their rows."""
+"""Tables of an SQLite file within a commit's transaction."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, val
 
 @dataclass
 class Table:
-    """A table, in a file that no other session writes to until the transaction ends.
+    """A table in a file that is locked against writers until the transaction ends.
 
     Attributes:
-        connection: connection with the open transaction.
-        shown: name of the table.
-        columns: all columns by name, without hidden ones.
-        tags: values of the tag columns by name, which all rows get.
-        identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
-            recreated table has another.
+        connection: with the open transaction.
+        shown: its name.
+        columns: all by name, without hidden ones.
+        tags: values of the tag columns of all rows.
+        identity: random 60-bit number of a table that the sink created; 0 for others.
     """
 
     connection: sqlite3.Connection
@@ -74,8 +73,7 @@ class Table:
         return f"{quoted(self.shown)}.{quoted(name)}"
 
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
-        """Insert with OR ABORT, because conflict clauses of the table's constraints could drop rows without an
-        error."""
+        """Insert with OR ABORT, because constraints' conflict clauses could drop rows silently."""
         names = tagged(batches[0], self.tags).schema.names
         listed, placeholders = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
         into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"
@@ -119,12 +117,11 @@ class Table:
 
 
 def _are_equal(keys: Sequence[str], names: Sequence[str]) -> str:
-    """Return the condition that the keys equal the parameters, which have the order of the names."""
     return " AND ".join(f"{quoted(key)} = ?{names.index(key) + 1}" for key in keys)
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table; None if it does not exist. Raises RefusedError if it is a view or a virtual table."""
+    """Return the table, or None; raises RefusedError for a view or a virtual table."""
     location = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     statement = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {location}"
     row = connection.execute(statement, (name, "table", "view")).fetchone()
@@ -151,7 +148,7 @@ def create(
 
 
 def quoted(name: str) -> str:
-    """Quote a name. Double quotes would make it a text if there is no such column."""
+    """Quote a name; double quotes would make a text of an unknown column."""
     return "`" + name.replace("`", "``") + "`"
 
 

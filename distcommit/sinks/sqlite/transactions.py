@@ -1,4 +1,4 @@
-"""Transactions on an SQLite file: connections, savepoints, and commit outcomes of errors."""
+"""Transactions on an SQLite file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_THE_FILE = {
 
 
 def connected(path: str) -> sqlite3.Connection:
-    """Open a connection in autocommit, in which COMMIT returns only after the transaction is on disk."""
+    """Open a connection in autocommit, whose COMMIT returns after the transaction is on disk."""
     connection = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
     try:
         for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
@@ -40,11 +40,9 @@ def connected(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception. It locks the file against other
-    writers.
+    """Open a transaction, which locks the file and commits on normal exit.
 
-    Some errors end the transaction, and later statements are committed one by one. TransientError is raised then
-    instead of COMMIT.
+    Some errors end it, and later statements are committed one by one. TransientError is raised then instead of COMMIT.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -66,7 +64,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back on an exception, unless SQLite has rolled back all."""
+    """Open a savepoint, which an exception rolls back to unless SQLite has rolled back all."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield
@@ -79,7 +77,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if the error also concerns other requests."""
+    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

@@ -1,7 +1,6 @@
 """Base class of committers that add data files and the new ledger in one version of a table.
 
-Subclasses commit on exactly the version that was loaded. If another writer has changed the table meanwhile, the table
-is loaded again and every decision is repeated.
+If another writer has changed the table meanwhile, it is loaded again and every decision is repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, was_al
 
 logger = logging.getLogger(__name__)
 MOST_FAILURES = 3
-"""Failed tries after which requests are left to the next call."""
+"""Failed tries until requests are left to the next call."""
 
 
 BatchT = TypeVar("BatchT", bound="Batch[Any]")
@@ -45,17 +44,17 @@ BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 @dataclass(slots=True)
 class Batch(Generic[NameT]):
-    """The requests of one call for one table, by their index in the call.
+    """The requests of one call for one table.
 
     Attributes:
-        name: name of the table.
-        requests: the requests by index.
-        is_atomic: whether all requests are committed or none.
+        name: of the table.
+        requests: by index in the call.
+        is_atomic: whether all are committed or none.
         answers: outcomes by index.
-        indices: indices of the requests that the current try commits.
-        reason: why requests have no outcome yet.
-        failures: number of tries that raised an error.
-        unknown_version: the error if another version of the program wrote the table's ledger.
+        indices: of the current try's requests.
+        reason: of missing outcomes.
+        failures: number of tries with an error.
+        unknown_version: error of a ledger that another version of the program wrote.
     """
 
     name: NameT
@@ -76,12 +75,12 @@ class Batch(Generic[NameT]):
 
 
 class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT, TableT, BatchT]):
-    """Committer of requests whose commit infos name data files in a table's folder.
+    """Committer of data files in tables' folders.
 
     Attributes:
         id_key: key of a commit info for the table's identity.
         new_batch: class of the batches.
-        ledger_can_be_unset: whether users can remove the ledger without the table's data files.
+        ledger_can_be_unset: whether users can remove the ledger without the data files.
     """
 
     id_key: ClassVar[str]
@@ -95,15 +94,14 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     @abstractmethod
     def try_batches(self, batches: Sequence[BatchT]) -> None:
-        """Try once to commit each batch, and set the outcomes of its requests. If another writer commits first, set no
-        outcome. Pass an error to `failed`: the outcome is then unknown, and the next try checks which requests are
-        committed."""
+        """Try once to commit each batch, and set the outcomes. If another writer commits first, set no outcome. Pass
+        errors to `failed`: the outcome is unknown, and the next try checks it."""
 
     def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
     def refused(self, batch: BatchT, error: CorruptError | ConfigurationError) -> None:
-        """Set the outcomes of a batch whose table or ledger can't be used. If another version wrote the ledger, the
-        requests stay pending, and `commit_all` raises the error at its end."""
+        """Set the outcomes of a batch whose table or ledger can't be used. If another version wrote the ledger,
+        requests stay pending, and `commit_all` raises at its end."""
         if isinstance(error, UnknownVersionError):
             batch.unknown_version = error
             batch.answer_all(RetryLater(str(error)))
@@ -150,8 +148,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return grouped
 
     def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
-        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others. Return the new
-        ledger rows of these, in the order of the indices."""
+        """Set the outcomes of requests that must not be committed. Return the new ledger rows of the others, in the
+        order of `batch.indices`."""
         batch.indices = []
         rows: list[LedgerRow] = []
         live_paths = self._live_without_row(table, ledger, batch.requests.values())
@@ -192,8 +190,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return data files in the table of requests without a ledger row, which show that the row was removed. Files
-        are listed only if there is such a request, because that is slow."""
+        """Return live data files of requests without a ledger row, which show that it was removed. They are listed only
+        for such requests, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -224,8 +222,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         self._change_tables(requests, takes_back=False)
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
-        """Change the ledger rows of each table, and retry if another writer has changed it. Skip tables that do not
-        exist."""
         for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))
@@ -239,8 +235,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def _change_rows(
         self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
     ) -> bool:
-        """Revoke requests on this version of the table (`takes_back`), or permit revoked ones again. Return False if
-        another writer has committed first."""
+        """Revoke requests, or permit revoked ones again. Return False if another writer has committed first."""
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
@@ -279,9 +274,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table with its ledger; None if the table does not exist. If another writer has replaced the ledger
-        meanwhile, return the newest version of both. Raises CorruptError if a ledger file of the newest version is
-        missing or damaged."""
+        """Return the table with its ledger, or None; the newest version if another writer has replaced the ledger.
+        Raises CorruptError if a ledger file of the newest version is missing or damaged."""
         if table is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Base class of the settings of the Iceberg and Delta sinks."""
+"""Base class of settings of the Iceberg and Delta sinks."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ class DataFileSink(StoredName, GroupsByTable, SinkSettings):
         return self.name_of(self.type)
 
     def required_columns(self) -> Sequence[str]:
-        """Return no columns, because `partition_by` and `sort_by` apply to created tables only."""
+        """None, because `partition_by` and `sort_by` apply to created tables only."""
         return ()

@@ -1,7 +1,4 @@
-"""Data files in tables' folders.
-
-Writers stage a note before they create a file, so that files of aborted attempts are found.
-"""
+"""Data files in tables' folders, and the notes that are staged before them."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ _OF_SINK = "sink "
 
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
-    """Record the location of a data file in staging before the file is created, so that it is found if the attempt
-    dies. `sink` is the sink's stored name; other sinks' committers skip the note. `more` are further lines."""
+    """Record a data file's location in staging before it is created, so that it is found if the attempt dies.
+    Committers skip notes of other sinks."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())
@@ -35,13 +32,12 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the data files of an aborted attempt, from its commit infos and from this sink's notes.
+    """Return the data files of an aborted attempt, from its commit infos and this sink's notes.
 
-    Incomplete notes and those of other sinks are skipped, and so are files whose names are not the attempt's.
+    Names that are not the attempt's are skipped.
 
     Returns:
-        By location, the further lines of the file's note (see `leave_note`); none for a file that only a commit info
-        names.
+        By location, the further lines of its note.
     """
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
@@ -75,7 +71,7 @@ def warn_of_gone_table(paths: Iterable[str]) -> None:
 
 
 def local_path(location: str) -> str:
-    """Return the path of a location on this machine; empty for remote locations."""
+    """Return a location's local path; empty for remote ones."""
     parsed = urlparse(location)
     if parsed.scheme == "file":
         return parsed.path
@@ -83,8 +79,8 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Sync the local file systems of these folders; not if `fs` is local and configured without syncs. Remote files are
-    durable once they are closed."""
+    """Sync the local file systems of these folders, unless `fs` is local without syncs. Remote files are durable once
+    closed."""
     local = fs if fs.scheme == "file" else LocalFileSystem()
     devices: dict[int, str] = {}
     for path in filter(None, map(local_path, locations)):
@@ -94,8 +90,7 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
 
 
 def probe_folder(folder: str) -> None:
-    """Write and delete 64 KiB in a local folder, or in its nearest existing parent. Raises OSError if that fails, for
-    instance on a full disk."""
+    """Write and delete 64 KiB in a local folder or its nearest parent; raises OSError if that fails."""
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"

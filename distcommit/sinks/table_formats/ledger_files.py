@@ -1,9 +1,8 @@
-"""A table's ledger: one row for each dataset and branch, in a text that changes in one commit with the data.
+"""A table's ledger, in a text that changes in one commit with the data.
 
-A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
-all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
-that a Delta table's transaction names. The files are in the job's output, so removal of a table's orphan files keeps
-them. They are deleted once a text that does not name them is committed.
+A large one is in files, which the text names by SHA-256: a base, and at most 16 deltas with later rows. They are in the
+job's output, so removal of a table's orphan files keeps them. They are deleted once a text that does not name them is
+committed.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text of a ledger, which contains the rows or names the files with the rows.
+    """The text of a ledger.
 
     Attributes:
-        version: format version of the ledger.
-        rows: all rows, if they are in the text.
-        base: name of a file with all rows at the time of its commit; empty if the text has the rows.
-        deltas: names of files with rows that later commits changed, oldest first.
+        version: of the format.
+        rows: if they are in the text.
+        base: file with all rows at its commit; empty if the text has the rows.
+        deltas: files with rows that later commits changed, oldest first.
     """
 
     version: int = LEDGER_VERSION
@@ -48,12 +47,12 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger's file. A reader checks that table and store are its own.
+    """A ledger's file, whose reader checks table and store.
 
     Attributes:
-        version: format version of the ledger.
-        table: unique id of the table.
-        store: id of the store whose job commits to the table.
+        version: of the format.
+        table: unique id.
+        store: id of the job's store.
         nonce: random text, so that no two files have the same name.
     """
 
@@ -67,7 +66,7 @@ class _File(LedgerFile, frozen=True, kw_only=True):
     """A file with rows of a ledger.
 
     Attributes:
-        rows: rows of all datasets and branches in a base, changed rows in a delta.
+        rows: all of a base, the changed ones of a delta.
     """
 
     rows: tuple[LedgerRow, ...]
@@ -78,8 +77,8 @@ class Ledger:
     """A table's ledger.
 
     Attributes:
-        rows: the rows by dataset and branch.
-        files: names of the files that they were read from; empty if the text has the rows.
+        rows: by dataset and branch.
+        files: read for it; empty if the text has the rows.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -91,9 +90,9 @@ class Change:
     """A change of a ledger that is ready to commit.
 
     Attributes:
-        text: the new text.
-        put: name of the file that was written for it; empty for none.
-        superseded: names of the files that only the old text names.
+        text: to commit.
+        put: file that was written for it; empty for none.
+        superseded: files that only the old text names.
     """
 
     text: str
@@ -102,7 +101,7 @@ class Change:
 
 
 class Ledgers:
-    """Reader of the ledgers of the tables that a store's job writes. It also prepares their changes."""
+    """The ledgers of a store's tables, and their changes."""
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id
@@ -113,9 +112,8 @@ class Ledgers:
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """Return the ledger that a text describes; empty if `text` is None. Raises UnknownVersionError if the text or
-        a file that it names is of another version, CorruptError if the text is not valid, or a file is missing or
-        damaged, and OSError if a file can't be read now."""
+        """Return the ledger of a text; empty if `text` is None. Raises UnknownVersionError, CorruptError for an invalid
+        text or a missing or damaged file, and OSError if a file can't be read now."""
         if text is None:
             return Ledger({})
         named = self.decoded(text, _LedgerRoot)
@@ -128,7 +126,7 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """Return the change of these rows of the ledger, whose new file is durable. The caller commits the text."""
+        """Return the change of these rows, whose file is durable; the caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
@@ -142,7 +140,7 @@ class Ledgers:
         return Change(msgspec.json.encode(_LedgerRoot(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no text will name again, and ignore errors."""
+        """Delete files that no text will name again, ignoring errors."""
         for name in names:
             with contextlib.suppress(OSError):  # a file that stays costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")
@@ -177,8 +175,7 @@ class Ledgers:
         return file.rows
 
     def decoded(self, data: bytes | str, kind: type[Part], **path: str) -> Part:
-        """Decode a part of the ledger. Raises UnknownVersionError if it is of another version, and CorruptError if it
-        is not valid."""
+        """Decode a part; raises UnknownVersionError or CorruptError."""
         try:
             check_json_version(data, ledger=self.name, **path)
             return from_json(data, kind)

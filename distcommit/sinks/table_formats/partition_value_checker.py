@@ -1,4 +1,4 @@
-"""A row checker that rejects records whose values can't be partition values."""
+"""A row checker of partition values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.schemas.storable_types import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The folder name of a null partition value. Readers take a text of this content for null."""
+"""Folder name of a null partition value. Readers take a text of this content for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues(RowChecker):
-    """Row checker that rejects records whose texts can't be partition values.
+    """Row checker that rejects texts that can't be partition values.
 
     Attributes:
-        fields: the partition columns; columns that a batch lacks are skipped.
-        is_possible: returns whether a text can be a partition value, given a column and the text.
+        fields: partition columns; missing ones are skipped.
+        is_possible: takes column and text.
         rule: the requirement in a few words.
     """
 

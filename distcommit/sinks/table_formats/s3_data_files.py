@@ -1,4 +1,4 @@
-"""Data files in S3 buckets, with this package's client, which can delete the parts of unfinished uploads."""
+"""Data files in S3 buckets, with a client that can delete parts of unfinished uploads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 
 def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = None) -> S3Requests:
-    """Return the client of a bucket. A process keeps the eight that were used last. `options` are endpoint, region and
-    credentials for boto3's client; missing ones come from the environment. Raises ConfigurationError if the package's
-    `extra` is missing."""
+    """Return a bucket's client, of which a process keeps eight. `options` are boto3's; missing ones come from the
+    environment. Raises ConfigurationError if the `extra` is missing."""
     sorted_options = tuple(sorted((options or {}).items()))
     return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 

@@ -1,4 +1,4 @@
-"""Interface of a table format: load tables, read their ledgers and files, and change them."""
+"""Interface of a table format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TableT = TypeVar("TableT")
 
 
 class TableAccess(ABC, Generic[NameT, TableT]):
-    """The tables of one format. A value of `TableT` is a loaded version of a table."""
+    """The tables of one format; a `TableT` is a loaded version."""
 
     @abstractmethod
     def name_in(self, info: Mapping[str, Any]) -> NameT: ...
@@ -29,12 +29,12 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table was dropped, or has a newer version than the loaded one. If so, a missing ledger
-        file may have been replaced and deleted; otherwise it is corruption."""
+        """Return whether the table was dropped or has a newer version. If so, a missing ledger file may have been
+        replaced; otherwise it is corruption."""
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
-        """Return the table's identity, which changes if the table is recreated."""
+        """Return an id that changes if the table is recreated."""
 
     @abstractmethod
     def read_ledger(self, table: TableT) -> Ledger: ...
@@ -50,37 +50,36 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
-        """Return the paths that are data files of this version."""
+        """Return the paths that this version has."""
 
     @abstractmethod
     def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
-        """Return the locations of the request's data files that are missing or were replaced."""
+        """Return the request's data files that are missing or were replaced."""
 
     @abstractmethod
     def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
-        """Yield the changes of the table, made since the request's data files were written, that would hide values of
-        the files from readers."""
+        """Yield later changes of the table that would hide values of the request's files from readers."""
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
-        """Return all tables that may have a ledger, each with a function that loads it."""
+        """Return all tables that may have a ledger, each with its loader."""
 
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
-        """Return the paths of data files of aborted attempts, by table, each with the table's sequence number when the
-        file was created (0 if unknown)."""
+        """Return aborted attempts' data files by table, each with the sequence number at its creation (0 if
+        unknown)."""
 
     @abstractmethod
     def existing(self, paths: Iterable[str]) -> set[str]: ...
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return and log those of the existing `files` that must not be deleted, because a version of the table has
-        them. `files` have the sequence numbers of `orphaned_files`."""
+        """Return and log `files` that a version of the table has. `files` have the sequence numbers of
+        `orphaned_files`."""
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
-        """Delete data files and parts of unfinished uploads. Missing files are not an error."""
+        """Delete data files, if they exist, and parts of unfinished uploads."""
 
     @abstractmethod
     def put(
@@ -92,10 +91,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         removed: Sequence[Mapping[str, Any]],
         trace: Mapping[str, str],
     ) -> bool:
-        """Change ledger rows and remove data files, given as in commit infos, durably on the version that was loaded.
-        `trace` are properties of the commit, for operators. Return False, without changing anything, if another writer
-        has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
+        """Change ledger rows and remove data files durably, on the version that was loaded. `trace` are properties for
+        operators. Return False, without any change, if another writer was first. Raises ConflictError if a data file is
+        gone."""
 
     def make_durable(self, name: NameT) -> None:
-        """Make the present version of the table durable, because another process may have committed it without syncing.
-        The default does nothing."""
+        """Make the present version durable, because another process may not have synced it."""

@@ -1,6 +1,6 @@
-"""Errors of records that do not fit a table, and of data files whose table was altered, dropped or recreated.
+"""Errors of records and data files that do not fit a table.
 
-Each refusal of data files ends in a remedy that `distcommit status` converts to a command.
+Refusals of data files end in a remedy that `distcommit status` converts to a command.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def not_removable(table: str, files: int, actual: str) -> ConflictError:
 
 
 def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
-    """Return FailedForGood with these problems of data files in the present table; None without problems."""
+    """Refuse data files with these problems in the present table."""
     if not problems:
         return None
     return FailedForGood(
@@ -65,9 +65,7 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Return FailedForGood if data files were written for another table of this name, otherwise None. `requested` are
-    the ids of the tables that they were written for, `actual` is that of the present one.
-    """
+    """Refuse data files that were written for another table of this name, with one of the ids `requested`."""
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -77,12 +75,11 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
-    of it; otherwise None.
+    """Refuse a dataset that the store has committed to the table before, if its ledger row is gone.
 
     Args:
-        has_ledger: whether the table has a ledger of the store.
-        has_rows: returns whether the table has rows; it may be slow.
+        has_ledger: of this store.
+        has_rows: whether the table has rows; may be slow.
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None

@@ -1,4 +1,4 @@
-"""Base classes of writers of data files in a table's folder. The files belong to the table once they are committed."""
+"""Base classes of writers of data files, which belong to a table once they are committed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FilesT = TypeVar("FilesT", bound="DataFiles[Any]")
 
 class Stream(Connection, Protocol):
     def tell(self) -> int:
-        """Return the number of bytes written."""
+        """Return the bytes written."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class OpenFile(Generic[PartitionT]):
     """A data file that is being written.
 
     Attributes:
-        path: path of the file, as the table's metadata names it.
-        partition: partition of all its rows.
-        stream: output, which counts the bytes.
-        writer: Parquet writer on the stream.
-        rows: number of rows written so far.
-        row_groups: number of row groups written so far.
+        path: as in the table's metadata.
+        partition: of all its rows.
+        stream: counts the bytes.
+        writer: on the stream.
+        rows: written so far.
+        row_groups: written so far.
     """
 
     path: str
@@ -60,15 +60,15 @@ class OpenFile(Generic[PartitionT]):
 
 
 class DataFiles(ABC, Generic[PartitionT]):
-    """Data files of one schema of a table. At most 32 are open, one for each partition.
+    """Data files of one schema, at most 32 of them open, one for each partition.
 
     Args:
-        sink: the sink's name and the size at which files are closed.
-        schema_id: id of the table's schema that the files have.
-        attempt: the attempt, which the file names contain.
-        area: the attempt's staging folder, for notes with the files' locations.
+        sink: its name and file size.
+        schema_id: of the files.
+        attempt: in the file names.
+        area: staging, for notes.
         begun: number of files that the attempt has created before.
-        options: options of the Parquet writer.
+        options: of the Parquet writer.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class DataFiles(ABC, Generic[PartitionT]):
 
     @abstractmethod
     def split(self, rows: pa.Table) -> Iterator[tuple[Hashable, PartitionT, pa.Table]]:
-        """Yield the rows of each partition, with a key of the partition and the partition."""
+        """Yield each partition's key, value and rows."""
 
     @abstractmethod
     def path_of(self, name: str, partition: PartitionT) -> str: ...
@@ -125,7 +125,7 @@ class DataFiles(ABC, Generic[PartitionT]):
         return self._finished
 
     def delete(self) -> None:
-        """Close and delete all files. If that fails, ignore the error: the committer's `abort` deletes them later."""
+        """Close and delete all files, ignoring errors: `abort` deletes them later."""
         for file in self._open.values():
             _close_quietly(file.writer, file.stream)
         for path in self._paths:
@@ -153,7 +153,7 @@ class DataFiles(ABC, Generic[PartitionT]):
 
 
 class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
-    """Writer that buffers up to 64 MiB of rows, and writes them as one row group for each partition."""
+    """Writer that buffers up to 64 MiB of rows, and writes a row group for each partition."""
 
     groups_schemas: ClassVar[bool] = True
 
@@ -169,27 +169,26 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def table_for(self, schema: pa.Schema) -> TableT:
-        """Return the table. Create or widen it if records of this schema require that. Raises ConfigurationError if
-        that is not allowed, or it can't take them."""
+        """Return the table, after creating or widening it if these records require it. Raises ConfigurationError if
+        that is not allowed, or they do not fit."""
 
     @abstractmethod
     def schema_id(self, table: TableT) -> str | int: ...
 
     @abstractmethod
     def new_files(self, table: TableT, begun: int) -> FilesT:
-        """Return a `DataFiles` for the table's present schema. `begun` is the number of files that the attempt has
-        created before."""
+        """Return files of the table's present schema; `begun` counts the attempt's earlier ones."""
 
     @abstractmethod
     def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion: ...
 
     @abstractmethod
     def table_info(self, files: FilesT) -> tuple[dict[str, Any], str]:
-        """Return the commit info's entries for the table, and the folder of its data files."""
+        """Return the commit info's entries for the table, and the folder of data files."""
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset. Raises ConfigurationError if the table can't take them or may not be created,
-        and SourceError if a row has no source offset."""
+        """Take records. Raises ConfigurationError if the table can't take them or may not be created, and SourceError
+        if a row has no source offset."""
         if not batch.num_rows:
             return
         self._covering.add(batch, origins)
@@ -219,7 +218,7 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
             files.delete()
 
     def _adapt(self, schema: pa.Schema) -> SchemaCoercion:
-        """Prepare the table for records of another schema. If that changes the table's schema, start new files."""
+        """Prepare the table for another schema, and start new files if its own changes."""
         table, files = self.table_for(schema), self._files
         if files is None or files.schema_id != self.schema_id(table):
             if files is not None:
@@ -240,7 +239,7 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast rows to the file's schema. They may have other Arrow types for the same Parquet types."""
+    """Cast rows to the file's schema, which may have other Arrow types for the same Parquet types."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 

@@ -1,4 +1,4 @@
-"""CSV dialect of files, and the regular expressions that split rows and columns by it."""
+"""CSV dialect of files, and the regular expressions for it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pyarrow.csv as pa_csv
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """CSV dialect. Delimiter, quote and escape are single ASCII characters.
+    """CSV dialect, whose delimiter, quote and escape are single ASCII characters.
 
     Attributes:
         delimiter: separates columns.
         quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
         escape: makes the character behind it literal. Empty for no escaping.
-        nulls: texts that mean null where they are not quoted.
-        names: the column names that a file must have; empty for the names in its header.
-        has_header: whether the first row names the columns. If not, `names` are its columns, in order.
-        encoding: Python's name of the encoding.
+        nulls: unquoted texts that mean null.
+        names: required column names; empty for those of the header.
+        has_header: if False, the columns are `names`, in order.
+        encoding: by Python's name.
     """
 
     delimiter: str = ","
@@ -61,10 +61,10 @@ class Patterns(NamedTuple):
     """Regular expressions of a CSV dialect.
 
     Attributes:
-        row: matches a row. Its group `open` or `late` matches if a quote is not closed.
-        ended: matches a row with its line end (group `end`).
-        column: matches a column with the delimiter before it.
-        strict: matches only rows whose quotes are all in valid places.
+        row: its group `open` or `late` matches if a quote is not closed.
+        ended: a row with its line end (group `end`).
+        column: a column with the delimiter before it.
+        strict: only rows whose quotes are all in valid places.
     """
 
     row: re.Pattern[bytes]
@@ -75,7 +75,7 @@ class Patterns(NamedTuple):
 
 @lru_cache
 def patterns(dialect: Dialect) -> Patterns:
-    """Compile the patterns of a dialect. They split rows and columns exactly as Arrow's CSV reader does."""
+    """Compile the patterns, which split exactly as Arrow's CSV reader does."""
     between, quote, escape = (re.escape(name.encode()) for name in (dialect.delimiter, dialect.quote, dialect.escape))
     escaped = rb"(?:%s[\s\S]?)" % escape if escape else rb"(?!)"
     within = rb"(?:[^%s%s]++|%s)*+" % (quote, escape, escaped)
@@ -94,11 +94,10 @@ def patterns(dialect: Dialect) -> Patterns:
 
 
 class QuoteCheck:
-    """Check of the quotes of a CSV file, fed block by block with `see`. `passes` becomes False at the first invalid
-    quote.
+    """Check of a CSV file's quotes, fed block by block with `see`; `passes` becomes False at the first invalid one.
 
-    A quote may only begin or end a column, or precede or follow another quote. A file that fails is read row by row,
-    because it may have text behind a closing quote. A dialect with an escape character always fails.
+    A quote may only begin or end a column, or precede or follow another quote. A file that fails is read row by row. A
+    dialect with an escape character always fails.
     """
 
     def __init__(self, dialect: Dialect) -> None:

@@ -1,7 +1,4 @@
-"""Row-by-row CSV reader, for files that Arrow's block reader cannot read. Unreadable rows are returned as bytes.
-
-It splits rows as Arrow's reader does: a quote counts only at the start of a column, and empty lines are not rows.
-"""
+"""Row-by-row CSV reader for files that Arrow's block reader cannot read, which splits rows as Arrow does."""
 
 from __future__ import annotations
 
@@ -19,13 +16,11 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""Added column with the bytes of unreadable rows, whose other columns are null. It is null in readable rows, and absent
-from batches without unreadable ones. Its binary type identifies it, because columns of CSV are text.
-"""
+"""Added column with the bytes of unreadable rows, absent if there are none. Its binary type identifies it, because
+columns of CSV are text."""
 UNPARSED_LINE = pa.field("_unparsed_line", pa.int64())
-"""Added column before `UNPARSED`: the line, from 1, at which an unreadable row begins. Rows and lines differ, because
-rows may have line breaks in quotes.
-"""
+"""Added column before `UNPARSED`: the first line of an unreadable row, from 1. Rows and lines differ, because rows may
+have line breaks in quotes."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -34,18 +29,15 @@ _BATCH_ROWS = 64 << 10
 
 
 class LineError(ValueError):
-    """An unreadable line of a text file. Lines count from 1."""
-
     def __init__(self, line: int, problem: object) -> None:
         super().__init__(f"line {line}: {problem}")
 
 
 def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return a file's column names: from its header, or from the dialect if it has none. Empty if the file has no rows.
+    """Return the column names of header or dialect; empty without rows.
 
     Raises:
-        LineError: if the file is UTF-16, or if the header is unreadable, has a name twice, or has other names than the
-            dialect requires. The order of the names may differ.
+        LineError: if the file is UTF-16, or the header is unreadable, has a name twice, or other names than required.
     """
     stream.seek(0)
     first = next(_numbered_rows(stream, dialect), None)
@@ -72,11 +64,10 @@ def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 
 
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, without the header and the first `skip` rows after it. Unreadable rows are in
-    `UNPARSED`.
+    """Yield the rows after the header and the first `skip` rows; unreadable ones are in `UNPARSED`.
 
     Raises:
-        LineError: if a row has more than 64 MiB, because the start of the next row is then unknown.
+        LineError: if a row has more than 64 MiB, so that the next row's start is unknown.
     """
     stream.seek(0)
     pending, size = list[tuple[int, bytes]](), 0
@@ -91,7 +82,7 @@ def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
-    """Return why a row cannot be read as this number of columns; empty if it can."""
+    """Return why a row cannot be read; empty if it can."""
     if problem := _quoting_problem(row, dialect):
         return problem
     try:
@@ -119,8 +110,8 @@ class UnparsedRows(Converter):
 
     Attributes:
         dialect: the dialect of the files.
-        added: all columns that the source adds to those of the file.
-        file: the added column with the file's name.
+        added: all columns that the source adds.
+        file: of these, the one with the file's name.
     """
 
     dialect: Dialect
@@ -150,9 +141,8 @@ class UnparsedRows(Converter):
 
 
 def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> LineError | None:
-    """Return the error of the first unreadable row; None if all rows are readable. `batch` must not have the columns
-    for partition, offset, file and row yet.
-    """
+    """Return the error of the first unreadable row, or None. `batch` must not have the columns for partition, offset,
+    file and row yet."""
     at = _unparsed_in(batch.schema)
     if at < 0:
         return None
@@ -168,7 +158,7 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _numbered_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[tuple[int, bytes]]:
-    """Yield each non-empty row with the number of its first line, the header included, without line ends.
+    """Yield each non-empty row with its first line number, without line ends.
 
     If a quote is not closed, the row ends with the file.
     """

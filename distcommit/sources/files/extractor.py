@@ -1,4 +1,4 @@
-"""Extractor of files, which reads the files of a work unit in order."""
+"""Extractor of files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ from distcommit.sources.files.unreadable_files import (
 logger = logging.getLogger(__name__)
 
 PARTITION, OFFSET, FILE, ROW = "_partition", "_offset", "_file", "_row"
-"""Columns that the source adds: partition and offset of the record, name of its file, and number of rows before it
-in the file.
-"""
+"""Columns that the source adds; `_row` is the number of rows before the record in its file."""
 _ADDED = [
     pa.field(PARTITION, pa.string()),
     pa.field(OFFSET, pa.int64()),
@@ -47,7 +45,7 @@ LINE_SCHEMA = pa.schema([VALUE, *_ADDED])
 
 
 _HELD_BYTES = 64 << 20
-"""Size up to which a checked file stays in memory, so that it is read only once."""
+"""A checked file of up to this size stays in memory, so that it is read only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,10 @@ class FilesExtractor(Extractor):
     """Extractor of files below the folders of a job's path patterns.
 
     Attributes:
-        folders: one folder for each pattern, in order.
-        format: format of all files.
-        dialect: how CSV files are read.
-        remembered: the number of files that a watermark names individually.
+        folders: one for each pattern, in order.
+        format: of all files.
+        dialect: of CSV files.
+        remembered: number of files that a watermark names individually.
         on_unreadable: what happens to an unreadable file: the work unit fails, or the file is skipped or diverted.
         unreadable_row_fails: whether an unreadable CSV row makes its whole file unreadable.
     """
@@ -78,9 +76,7 @@ class FilesExtractor(Extractor):
 
 
 class FilesExtraction(Extraction):
-    """One read of a work unit's files. Raises SourceError if a file's size, time or etag differs from the plan before
-    or after it is read.
-    """
+    """One read of a work unit's files; raises SourceError if a file changes after planning."""
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -118,7 +114,7 @@ class FilesExtraction(Extraction):
                 self._at, self._open = self._at.after(file, self._extractor.remembered), None
 
     def actual_high(self) -> Watermark:
-        """Return the position after the last row yielded. Raises SourceError if the open file has changed."""
+        """Return the position after the last row; raises SourceError if the open file has changed."""
         if self._open is not None:
             self._require_unchanged(self._open)
         positions: dict[str, Position] = {
@@ -154,9 +150,7 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Read a whole file, then return its rows. Raises UnreadableFileError before the first row if its contents
-        can't be read.
-        """
+        """Read a whole file, then return its rows; raises UnreadableFileError before the first one."""
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes
@@ -164,9 +158,8 @@ class FilesExtraction(Extraction):
         return held if size <= _HELD_BYTES else self._batches(file)
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows without the columns that the source adds. Raises UnreadableFileError if the contents are
-        unreadable, SourceError if the storage fails, and TransientError if it is busy or has no connection.
-        """
+        """Yield a file's rows without the added columns. Raises UnreadableFileError for contents, SourceError if the
+        storage fails, and TransientError if it is busy or has no connection."""
         extractor, row, guard = self._extractor, 0, None
         is_compressed = file.path.endswith(".gz")
         try:
@@ -193,7 +186,7 @@ class FilesExtraction(Extraction):
             raise UnreadableFileError(cause) from error
 
     def _check(self, files: Iterable[ListedFile]) -> None:
-        """Read the files only to report those that are unreadable. A storage error ends the check."""
+        """Read the files only to report unreadable ones; a storage error ends the check."""
         for file in files:
             try:
                 for _ in self._batches(file):
@@ -210,7 +203,7 @@ class FilesExtraction(Extraction):
         self._unreadable.add(name, error)
 
     def _skip(self, file: ListedFile, error: UnreadableFileError) -> Iterator[pa.RecordBatch]:
-        """Count an unreadable file as read. If files are diverted, yield the record with its name and the reason."""
+        """Count an unreadable file as read, and yield its record if files are diverted."""
         self._at, self._open = self._at.after(file, self._extractor.remembered), None
         self._skipped_count += 1
         tracked = [entry for entry in self._skipped if entry.name != file.entry.name]

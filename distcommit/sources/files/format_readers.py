@@ -1,4 +1,4 @@
-"""Readers of single files, by format."""
+"""Readers of single files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, rea
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
-"""Column with the bytes of a line, of JSON lines."""
+"""Column with the bytes of a line of JSON lines."""
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINE_BYTES = 256 << 20
@@ -29,13 +29,12 @@ _NEWLINE = 10
 
 
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, in order. Repeated reads of a file give the same batches.
+    """Yield a file's rows, always in the same batches.
 
-    JSON lines are bytes, one row for each line that is not empty. CSV columns are text. Batches with unreadable CSV
-    rows also have the columns `csv_rows.UNPARSED_LINE` and `csv_rows.UNPARSED`.
+    JSON lines are bytes. CSV columns are text. Unreadable CSV rows add the columns of `csv_rows`.
 
     Raises:
-        Exception: of any class, if the file is damaged or not compressed as `is_compressed` says.
+        Exception: of any class, if the file is damaged or not compressed as stated.
     """
     match format_:
         case "jsonl":
@@ -58,7 +57,7 @@ def _uncompressed(stream: BinaryIO) -> BinaryIO:
 
 
 class _Transcoded(io.RawIOBase):
-    """Stream that returns text of another encoding as UTF-8. `seek` can only rewind it to its start."""
+    """Stream that returns text as UTF-8, and can only be rewound to its start."""
 
     def __init__(self, stream: BinaryIO, dialect: Dialect) -> None:
         self._stream, self._encoding = stream, dialect.encoding
@@ -125,7 +124,6 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """Read blocks up to the first row that Arrow cannot parse, then single rows."""
     names = read_header(stream, dialect)
     if not names:
         return
@@ -152,15 +150,14 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
-    """Return whether a quote in the last row may be unclosed: its last column then ends with a line end."""
     return bool(last.num_rows) and str(last.columns[-1][-1]).endswith(("\n", "\r"))
 
 
 class _Unclosed(io.RawIOBase):
-    """Stream from the file's start with a line end appended, for Arrow's reader. Closing it does not close the file.
+    """Stream with a line end appended, whose `close` leaves the file open.
 
-    Arrow's reader reads ahead in a thread of its own. When the `with` block ends, this stream returns no more bytes, so
-    that the thread cannot take bytes from the next reader of the file.
+    After the `with` block it returns no bytes, because Arrow's thread, which reads ahead, would take them from the
+    file's next reader.
     """
 
     def __init__(self, stream: BinaryIO, check: QuoteCheck) -> None:

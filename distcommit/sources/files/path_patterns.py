@@ -1,4 +1,4 @@
-"""Path patterns of source files, and the listing of the files that match them."""
+"""Path patterns of source files, and the listing of their files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _HIDDEN = (".", "_")
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """Pattern of the paths of source files.
+    """Pattern of paths: `*` and `?` within a name, `[...]` for a character, `**` (once) for folders at any depth,
+    `{dataset}` (once) within a name.
 
-    `*` and `?` match within a name, and `[...]` one character. `**` (once) matches folders at any depth. `{dataset}`
-    (once) matches a part of a name. Names that begin with `.` or `_` match only a part that begins with the same
-    character.
+    Names that begin with `.` or `_` match only a part that begins likewise.
 
     Attributes:
-        folder: absolute path or URL of the folder before the first wildcard.
-        parts: parts of the pattern below that folder, one for each level; the last one is for file names.
+        folder: absolute path or URL before the first wildcard.
+        parts: the levels below it.
     """
 
     folder: str
@@ -35,7 +34,7 @@ class PathPattern:
 
     @classmethod
     def parse(cls, text: str) -> PathPattern:
-        """Parse an absolute path or a URL. Raises SettingError if it is not a valid pattern."""
+        """Parse an absolute path or URL; raises SettingError."""
         scheme, separator, remainder = text.partition("://")
         if not separator and not text.startswith(("/", "${")):
             raise SettingError("must be an absolute path or a URL")
@@ -63,7 +62,7 @@ class PathPattern:
         return any(DATASET in part for part in self.parts)
 
     def may_match_in(self, folder: str, least: int = 1) -> bool:
-        """Return whether the pattern may match files that are at least `least` levels below a folder."""
+        """Return whether files at least `least` levels below a folder may match."""
         own = self.folder if "://" in self.folder else os.path.realpath(self.folder)
         if _is_within(own, folder):
             return True
@@ -110,8 +109,8 @@ class Listing:
     """Result of a listing, by dataset.
 
     Attributes:
-        files: files by the index of their pattern and their path below the pattern's folder.
-        problems: why a dataset cannot be read: one of its folders cannot be listed, or two patterns match a file.
+        files: by pattern index and path below its folder.
+        problems: a folder that cannot be listed, or a file that two patterns match.
     """
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
@@ -119,24 +118,21 @@ class Listing:
     _patterns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
-        """Add a file. If another pattern has matched the same file, record a problem of the dataset instead of an
-        error.
-        """
+        """Add a file, or record a problem if another pattern has matched it."""
         if self._patterns.setdefault((urn, name), index) != index:
             self.problems[urn] = f"two of source.paths match a file, which would be read twice: {name}"
         self.files.setdefault(urn, {})[index, path] = file
 
 
 def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
-    """List the files of the owned datasets. Folders that belong to other datasets are not listed.
+    """List the files of owned datasets, without other datasets' folders.
 
     Args:
-        named: the dataset of patterns without `{dataset}`.
-        owned: returns whether a dataset is owned.
+        named: dataset of patterns without `{dataset}`.
 
     Raises:
-        SourceError: if a pattern's folder is missing, or a folder that may hold several datasets cannot be listed.
-            Other folders that cannot be listed are problems of their dataset.
+        SourceError: if a pattern's folder is missing, or one for several datasets cannot be listed. Others are problems
+            of their dataset.
     """
     listing = Listing()
     for index, pattern in enumerate(patterns):
@@ -149,7 +145,7 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
 
 
 def check_folder(url: str) -> None:
-    """Raise SourceError if a folder cannot be listed, ConfigurationError if its file system is not configured."""
+    """Raise SourceError if a folder cannot be listed, ConfigurationError without its file system."""
     try:
         InputFolder(url).entries("")
     except ConfigurationError:
@@ -168,7 +164,7 @@ class _Walk:
     listing: Listing
 
     def into(self, path: str, parts: tuple[str, ...], urn: str) -> None:
-        """List the files below a folder that match `parts`. `urn` is empty until the dataset is known from the path."""
+        """List the matching files below a folder; `urn` is empty until the path names the dataset."""
         try:
             entries = sorted(self.folder.entries(path), key=lambda entry: entry[0])
         except FileNotFoundError as error:
@@ -215,5 +211,4 @@ def _unlistable(path: str, actual: str) -> SourceError:
 
 
 def _is_within(folder: str, other: str) -> bool:
-    """Return whether a folder equals another one or is inside it."""
     return (folder.rstrip("/") + "/").startswith(other.rstrip("/") + "/")

@@ -1,7 +1,7 @@
-"""Planner of one dataset: puts its new files into consecutive work units.
+"""Planner of one dataset, whose new files go into consecutive work units.
 
-All work units share the partition `files`: each begins where the one before ends. The number of rows is unknown at
-planning, so each work unit counts its rows in a partition of its own, `0` to `15`.
+All share the partition `files`. As the number of rows is unknown, each counts its rows in a partition of its own, `0`
+to `15`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from distcommit.sources.files.progress import (
 logger = logging.getLogger(__name__)
 
 FILES = "files"
-"""Partition whose position records which files have been read."""
+"""Partition whose position records the read files."""
 LISTED = "files"
-"""Work unit property with the files to read, as JSON."""
+"""Work unit property: files to read, as JSON."""
 WATERMARKS = FilesWatermark()
 SKIPPED = "skipped-"
-"""Prefix of the partitions, one for each work unit, whose positions name unreadable files that were skipped."""
+"""Prefix of work units' partitions whose positions name skipped unreadable files."""
 SKIPPED_WATERMARKS = SkippedFilesWatermark()
 ROW_PARTITIONS = 16
-"""Maximum number of work units of a dataset in one run."""
+"""Most work units of a dataset in a run."""
 _MOST_FILES = 20_000
-"""Maximum number of files of a dataset in one run."""
+"""Most files of a dataset in a run."""
 _OPENING_BYTES = 256 << 10
-"""Cost of opening a file, as the number of bytes that could be read in that time."""
+"""Cost of opening a file, in bytes read meanwhile."""
 _NAMED = 5
 
 
@@ -49,13 +49,12 @@ class Rules:
     """Settings of the source for planning.
 
     Attributes:
-        bytes_per_work_unit: target size of work units in bytes.
-        bytes_per_dataset: bytes of a dataset that one run reads; 0 for all.
-        settled_ns: files that were changed later wait for the next run; nanoseconds since 1970.
-        remembered: the number of files that a watermark names individually.
-        late: action for a file that is older than the newest one read: `read` reads it, `fail` fails its dataset.
-        changed: action for a tracked file that was changed after it was read: `fail` fails its dataset, `read_again`
-            reads it again.
+        bytes_per_work_unit: target size.
+        bytes_per_dataset: of one run; 0 for all.
+        settled_ns: files changed later than this wait; nanoseconds since 1970.
+        remembered: number of files that a watermark names individually.
+        late: `read` or `fail` the dataset for a file older than the newest one read.
+        changed: `read_again` or `fail` the dataset for a tracked file that was changed.
         may_skip: whether unreadable files are skipped or diverted.
     """
 
@@ -75,12 +74,10 @@ def plan_dataset(
     rules: Rules,
     retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """Return the plan of a dataset; None if it has no new files. A problem, such as a changed file, excludes it from
-    the run.
+    """Return a dataset's plan, or None; a problem excludes it from the run.
 
     Args:
-        retried_end: the end of a range that an earlier run failed to read. The plan then ends with the newest existing
-            file of that range. If none exists, this argument is ignored.
+        retried_end: end of a range that failed earlier. The plan then ends with its newest existing file, if any.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
@@ -181,9 +178,7 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return the files to read in this run, in order, within the limits of bytes and files. A file that alone exceeds
-    the limit of bytes is read alone.
-    """
+    """Return this run's files, within the limits, but at least one."""
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
@@ -208,7 +203,6 @@ def _failed(retried_end: Watermark | None) -> Progress | None:
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
-    """Split files into at most `ROW_PARTITIONS` groups of about the same size, in order."""
     target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
     runs: list[list[ListedFile]] = [[]]
     filled = 0

@@ -1,9 +1,8 @@
-"""Progress in a dataset's files, stored as one watermark position of bounded size.
+"""Progress in a dataset's files, as one watermark position of bounded size.
 
-Files are read in order of their modification times, or of the hashes of their names if these are equal. A position
-names the newest files that were read. All files at or below a bound, the `floor`, count as read. A file above the floor
-is read even if it arrives after newer ones. Positions are ordered by the number of files read, then by the number of
-rows read of the next file.
+Files are read by modification time, then by the hash of their name. A position names the newest files read, and all at
+or below a bound, the `floor`, count as read. A file above it is read even if it arrives late. Positions are ordered by
+the numbers of files and of rows of the next file.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class ListedFile(Struct, frozen=True, array_like=True):
-    """A file at planning. The planner stores it in the work unit, and the extractor reads it.
+    """A file at planning, stored in its work unit.
 
     Attributes:
-        pattern: index of the path pattern that the file matches, in the job's order.
-        path: path of the file, relative to the pattern's folder.
-        size_bytes: size of the file in bytes.
+        pattern: index of its path pattern.
+        path: relative to the pattern's folder.
+        size_bytes: of the file.
         mtime_ns: modification time, nanoseconds since 1970.
-        etag: the file system's identifier of the contents; empty if it has none.
+        etag: of the contents; empty if unknown.
     """
 
     pattern: int
@@ -44,13 +43,13 @@ class ListedFile(Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> Entry:
-        """Return the entry by which a position names this file."""
+        """The entry of a position for this file."""
         contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
         return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
 
 
 def hashed_name(pattern: int, path: str) -> int:
-    """Hash the path with the index of its pattern, because files of several patterns may have equal paths."""
+    """Hash path and pattern index, because paths of several patterns may be equal."""
     return xxh3_64_intdigest(f"{pattern}:{path}".encode(errors="surrogateescape")) >> 1
 
 
@@ -58,9 +57,9 @@ class Entry(NamedTuple):
     """A file in a position.
 
     Attributes:
-        mtime_ns: modification time, nanoseconds since 1970.
-        name: hash of its path and pattern (`hashed_name`).
-        contents: hash of its size and etag.
+        mtime_ns: nanoseconds since 1970.
+        name: from `hashed_name`.
+        contents: hash of size and etag.
     """
 
     mtime_ns: int
@@ -73,11 +72,11 @@ class Progress:
     """Progress in a dataset's files.
 
     Attributes:
-        files: number of files read completely.
-        rows: number of rows read of a partly read file; 0 if no file is partly read.
-        path: path of the file read last, or of the partly read file.
-        floor: time and hashed name of the newest file that counts as read without an entry in `recent`.
-        recent: entries of files above the floor that were read, oldest first.
+        files: number read completely.
+        rows: number read of a partly read file, otherwise 0.
+        path: of the last or partly read file.
+        floor: time and hashed name of the newest read file that is not in `recent`.
+        recent: files read above the floor, oldest first.
         half: hashed name of the partly read file, if any.
     """
 
@@ -91,18 +90,16 @@ class Progress:
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
         """Return the progress after the first `rows` rows of a file.
 
-        If there are more than `remembered` entries, the oldest are removed, and the floor rises to them. Entries that
-        are not older than this file stay. If an earlier run has read a part of the file, no entry is removed: the file
-        is read before files that arrived in the meantime, and a raised floor could count such a file as read.
+        Above `remembered` entries, the oldest that are older than this file are removed, and the floor rises. If a part
+        of the file was read earlier, none is removed: a raised floor could count files that arrived meanwhile as read.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
-        """Return the progress after a whole file, with about `remembered` entries.
+        """Return the progress after a whole file.
 
-        If a part of the file was read before, no entry is removed: the file is read before files that arrived in the
-        meantime, and some of them may be older.
+        The rule of `within` about partly read files applies.
         """
         progress = self._with(file, remembered)
         return replace(progress, files=self.files + 1, rows=0, path=file.path, half=None)
@@ -122,23 +119,21 @@ class Progress:
         return file.entry.name == self.half
 
     def names(self, file: ListedFile) -> bool:
-        """Return whether a file of this name was read, even if it has changed since. A file whose time is at or below
-        the floor counts as read.
-        """
+        """Return whether a file of this name was read or is at or below the floor, even if it has changed."""
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == item.name for item in self.recent)
 
     def files_read_under_another_name(self, files: Iterable[ListedFile]) -> list[ListedFile]:
-        """Return the files that equal a read file in time, size and etag, but not in name."""
+        """Return the files that equal a read one in time, size and etag, but not in name."""
         names = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
         candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
         return [file for file, name in candidates if name not in (None, file.entry.name)]
 
     def unread_files(self, files: Iterable[ListedFile], skipped: Collection[Entry] = ()) -> UnreadFiles:
-        """Return the unread files by kind. Files at or below the floor are never unread.
+        """Return the unread files above the floor.
 
         Args:
-            skipped: entries of unreadable files that were skipped. If such a file has changed, it counts as new.
+            skipped: unreadable files; a changed one counts as new.
         """
         read, names = set(self.recent), {entry.name for entry in self.recent}
         replaceable = {entry.name for entry in read.intersection(skipped)}
@@ -162,13 +157,13 @@ class Progress:
 
 @dataclass(slots=True)
 class UnreadFiles:
-    """Unread files by kind, each sorted by time.
+    """Unread files, sorted by time.
 
     Attributes:
-        new: files that are newer than all files read.
-        late: files above the floor that are older than the newest file read.
-        changed: files that changed after they were read.
-        half: the partly read file.
+        new: newer than all read.
+        late: older than the newest read.
+        changed: after they were read.
+        half: partly read.
     """
 
     new: list[ListedFile]
@@ -181,9 +176,8 @@ class UnreadFiles:
 
 
 class FilesWatermark(WatermarkType[Progress]):
-    """Form of `Progress` as a position, a list: files, rows, path, the floor's time (nanoseconds since 1970) and name,
-    the recent entries (Base64 of 20 bytes each), and the hash of the partly read file if there is one.
-    """
+    """`Progress` as a position: files, rows, path, floor's time (nanoseconds since 1970) and name, recent entries
+    (Base64 of 20 bytes each), and the hash of a partly read file."""
 
     name = "files"
 
@@ -212,9 +206,7 @@ class FilesWatermark(WatermarkType[Progress]):
 
 
 class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
-    """Unreadable files that were skipped, as a position: their number so far, and the newest entries (Base64 of 20
-    bytes each).
-    """
+    """Skipped unreadable files as a position: their number, and the newest entries (Base64 of 20 bytes each)."""
 
     name = "skipped files"
 
@@ -232,9 +224,7 @@ class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
 
 
 def _half(results: Sequence[Scalar], rows: int) -> int | None:
-    """Return the hash of the partly read file from the end of a position; None if there is none. Raises ValueError if
-    the position has another end.
-    """
+    """Return the partly read file's hash from the end of a position, or None; raises ValueError for another end."""
     match results:
         case [] if rows == 0:
             return None

@@ -52,7 +52,7 @@ _OTHER_PATHS = (
 
 
 class FilesSource(DescribedSource):
-    """Files that arrive whole in folders. Each is read once, by modification time.
+    """Files that arrive whole in folders, each read once, by modification time.
 
     Attributes:
         type: `files`.
@@ -84,8 +84,8 @@ class FilesSource(DescribedSource):
             among these; an older unread file is not.
         on_late_file: action for a file that is older than files that were read: `read` reads it; `fail` leaves the
             dataset out of the run with an error.
-        on_changed_file: action for a tracked file that was changed after it was read: `fail`, or `read_again` reads
-            all of its rows again.
+        on_changed_file: action for a tracked file that was changed after it was read: `fail`, or `read_again` reads all
+            of its rows again.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -180,10 +180,10 @@ class FilesSource(DescribedSource):
         return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the settings that define the names of datasets and files: the patterns from their first wildcard on.
+        """Return the patterns from their first wildcard on.
 
-        The folders before the first wildcard may move if files keep their times. Patterns that are equal from there on
-        may only move together.
+        Folders before it may move if files keep their times. Patterns that are equal from there on may only move
+        together.
         """
         folders = (
             {"paths (folders)": FixedSetting(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
@@ -197,9 +197,8 @@ class FilesSource(DescribedSource):
 
     @property
     def _own_folders(self) -> list[str]:
-        """Return the folders of patterns that differ only in their folders, relative to their common folder. Their
-        order must not change, because positions name a file by its pattern's index.
-        """
+        """Folders of patterns that differ only in these, relative to their common folder. Their order must not change,
+        because positions name a file by its pattern's index."""
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
@@ -211,9 +210,7 @@ class FilesSource(DescribedSource):
         return least is not None and any(pattern.may_match_in(target.name, least) for pattern in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return an append-only table whose keys are the added columns. If a file is read again, its rows get new
-        keys.
-        """
+        """Return an append-only table whose keys are the added columns, which are new if a file is read again."""
         columns = (PARTITION, OFFSET)
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, columns[1:]))
 
@@ -251,7 +248,7 @@ class FilesSource(DescribedSource):
         return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that are not valid for their partition."""
+        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if FILES not in positions:
                 yield f"{urn!r}: the position {FILES!r} is missing"

@@ -1,4 +1,4 @@
-"""Unreadable files: collected for the report, and passed to the error branch."""
+"""Unreadable files, reported or passed to the error branch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OUTCOMES: dict[OnUnreadableFile, str] = {
     "skip": "skipped, not published",
     "divert": "put into the error branch, not published",
 }
-"""The outcome of unreadable files, by `source.on_unreadable_file`, for the report."""
+"""Outcomes for the report, by `source.on_unreadable_file`."""
 UNREADABLE = pa.field("_unreadable", pa.large_string())
-"""Column of the record that replaces a diverted file, with the reason. No file has a column of this name and type."""
+"""Column of a diverted file's record with the reason, which no file has."""
 MAX_NAMED_FILES = 100
-"""Maximum number of unreadable files of a work unit that are named. The others are counted."""
+"""Most unreadable files of a work unit that are named; others are counted."""
 _FILES_PER_TEXT = 10
 _CAUSE_CHARACTERS = 250
 
@@ -38,8 +38,8 @@ class UnreadableFiles:
     """Unreadable files of a work unit.
 
     Attributes:
-        named: names with causes, at most `MAX_NAMED_FILES`.
-        count: number of all unreadable files.
+        named: causes by name, at most `MAX_NAMED_FILES`.
+        count: of all.
     """
 
     named: list[str]
@@ -58,7 +58,7 @@ class UnreadableFiles:
         return texts
 
     def notes(self, outcome: str) -> list[str]:
-        """Return the texts for the run's report. The first one begins with the number of files and their outcome."""
+        """Return the report's texts, first the number of files and their outcome."""
         files = "1 unreadable file" if self.count == 1 else f"{self.count:,} unreadable files"
         return [f"{files} {outcome}: {text}" if not at else text for at, text in enumerate(self.texts())]
 
@@ -76,8 +76,7 @@ class UnreadableFiles:
 
 class GuardedStream(io.RawIOBase):
     """Stream that records the first error of its storage in `failure`, so that the reader does not report damaged
-    contents.
-    """
+    contents."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -109,11 +108,11 @@ class GuardedStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class RejectFiles(Converter):
-    """Converter that rejects the records that replace diverted files.
+    """Converter that rejects the records of diverted files.
 
     Attributes:
-        rows: converter for all other records, such as the check for unreadable CSV rows; None to pass them unchanged.
-        file: the column with the file's name.
+        rows: converter of other records; None to pass them.
+        file: column with the file's name.
     """
 
     rows: Converter | None

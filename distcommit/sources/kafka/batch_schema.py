@@ -1,4 +1,4 @@
-"""Schema of Kafka batches, usable without a Kafka client."""
+"""Schema of batches, usable without a Kafka client."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ BATCH_SCHEMA: pa.Schema = pa.schema(
         ("kafka_timestamp_type", pa.string()),
     ]
 )
-"""Schema of all batches. Headers are null if a message has none, timestamps if the broker has none."""
+"""Headers and timestamps are null if a message has none."""
 NO_TIMESTAMP_MS = -1
-"""Timestamp that Kafka stores for a record without one."""
+"""Kafka's value for no timestamp."""

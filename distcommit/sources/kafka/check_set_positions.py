@@ -1,4 +1,4 @@
-"""Validation of the positions that an operator sets for datasets of Kafka."""
+"""Validation of positions that an operator sets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def position_problems(
     *,
     by_partition: bool,
 ) -> Iterator[str]:
-    """Yield one line for each position that is not an offset of an existing partition of the job's datasets.
+    """Yield a line for each position that is not an offset of an existing partition.
 
     Args:
-        partitions: existing partitions by topic, as the brokers reported them. Partitions of other topics are accepted.
+        partitions: by topic; those of other topics are accepted.
         by_partition: whether each partition is a dataset.
     """
     for urn, positions in datasets.items():
@@ -39,5 +39,5 @@ def position_problems(
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a partition number without leading zeros."""
+    """Return whether a text is a number without leading zeros."""
     return text.isascii() and text.isdecimal() and str(int(text)) == text

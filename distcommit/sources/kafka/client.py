@@ -1,4 +1,4 @@
-"""Kafka client: connection settings, masking of secrets, topics, offsets, and conversion of messages to Arrow."""
+"""Kafka client: settings, masking of secrets, metadata, offsets, and conversion to Arrow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNOR
 _FIRST_TRY_S = 2.0
 _CONNECT_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 10.0
-"""Time limit for closing a consumer, which normally takes milliseconds."""
+"""Closing a consumer normally takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class KafkaConnection:
     """Settings to connect to the brokers.
 
     Attributes:
-        brokers: `host:port` of some brokers, separated by commas.
-        client: further librdkafka settings. `masked` removes their values from output.
-        request_timeout_s: time limit in seconds of a metadata or offset request.
+        brokers: `host:port` of some, separated by commas.
+        client: librdkafka settings, whose values `masked` hides.
+        request_timeout_s: of metadata and offsets.
     """
 
     brokers: str
@@ -58,9 +58,8 @@ class KafkaConnection:
     request_timeout_s: float
 
     def masked(self, text: str) -> str:
-        """Return `text` with the values of `client` masked, except names of protocols and mechanisms. Values of
-        settings that are not secret by their names are masked only if they have 4 or more characters.
-        """
+        """Mask the values of `client`, except public ones. Values of fewer than 4 characters are masked only if their
+        setting's name is secret."""
         supplied = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in supplied.items() if len(value) > 3 or _SECRET_KEY.search(key)]
         for secret in sorted(secrets, key=len, reverse=True):
@@ -69,20 +68,18 @@ class KafkaConnection:
 
     @property
     def isolation(self) -> IsolationLevel:
-        """The isolation level of `client`: whether records of open and aborted transactions are read."""
+        """Whether records of open and aborted transactions are read."""
         uncommitted = self.client.get("isolation.level") == "read_uncommitted"
         return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
     def admin(self, notes: ClientLog) -> AdminClient:
-        """Return a client for metadata and offsets. Raises ConfigurationError if librdkafka rejects the settings."""
+        """Return a client; raises ConfigurationError if librdkafka rejects the settings."""
         callbacks: dict[str, Any] = {"error_cb": notes.error, "logger": notes}
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
     def consumer(self, notes: ClientLog, group: str = READER["group.id"]) -> Consumer:
-        """Return a consumer that reads only assigned partitions. Raises ConfigurationError if librdkafka rejects the
-        settings.
-        """
+        """Return a consumer for assigned partitions; raises ConfigurationError if librdkafka rejects the settings."""
         conf = {**_READER_DEFAULTS, **self.client, **READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
@@ -90,15 +87,13 @@ class KafkaConnection:
     def metadata(
         self, client: AdminClient | Consumer, notes: ClientLog, kind: type[SourceError | TransientError]
     ) -> ClusterMetadata:
-        """Return the cluster's metadata with all topics that this user may see.
+        """Return metadata with all visible topics.
 
-        librdkafka retries forever if a broker rejects the client, and reports the rejection only between requests.
-        Therefore the first requests are short. A failed request discards arrived messages, so no assigned partition may
-        be in use.
+        librdkafka retries a rejection forever, and reports it only between requests, so the first requests are short. A
+        failed one discards arrived messages, so no assigned partition may be in use.
 
         Raises:
-            SourceError, TransientError: of class `kind`, if no broker responds in time, or if client and brokers reject
-                each other.
+            SourceError, TransientError: `kind`, if no broker responds in time, or rejects the client.
         """
         text, timeout_s = "", 0.0
         while timeout_s < self.request_timeout_s:
@@ -134,7 +129,7 @@ class KafkaConnection:
         )
 
     def _open_port(self) -> str:
-        """Return the first broker address that accepts a TCP connection; empty if there is none."""
+        """Return the first broker address that accepts a connection; empty if there is none."""
         for address in self.brokers.split(","):
             host, _, port = address.strip().rpartition("://")[2].rpartition(":")
             with suppress(OSError, ValueError, OverflowError):
@@ -156,7 +151,7 @@ class KafkaConnection:
 
 
 class ClientLog:
-    """Receiver of a librdkafka client's log lines and errors. It sends them to `logging`, and stores the last error."""
+    """Receiver of a client's log lines and errors, which stores the last error."""
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
@@ -165,8 +160,7 @@ class ClientLog:
 
     def error(self, error: KafkaError) -> None:
         """Store an error (librdkafka's `error_cb`). "All brokers are down" does not replace a more specific error, and
-        no error replaces that of an oversized message.
-        """
+        no error replaces that of an oversized message."""
         if self.has_oversized_message:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
@@ -179,7 +173,7 @@ class ClientLog:
 
     @property
     def refused(self) -> bool:
-        """Whether all brokers are down, and one of them rejected the credentials or has an unknown certificate."""
+        """Whether all brokers are down, and one rejected credentials or certificate."""
         return self._none_left and self._one_refuses
 
     @property
@@ -192,13 +186,12 @@ class ClientLog:
 
 
 class KafkaQueries:
-    """Metadata and offset requests for planning. Raises ConfigurationError if librdkafka rejects the client settings.
+    """Requests for planning; raises ConfigurationError if librdkafka rejects the settings.
 
     Attributes:
-        admin: the librdkafka client.
-        knows_topic_ids: whether the cluster has a controller, which serves topic ids; known after `topics`.
-            librdkafka's mock cluster has none.
-        cluster_id: the cluster's id, known after `topics`; empty if the cluster has none.
+        admin: the client.
+        knows_topic_ids: whether there is a controller, which librdkafka's mock cluster lacks; known after `topics`.
+        cluster_id: known after `topics`; empty if there is none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -207,9 +200,7 @@ class KafkaQueries:
         self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicMetadata]:
-        """Yield all visible topics, with one request. Raises SourceError if no broker responds in time or the brokers
-        reject the client.
-        """
+        """Yield visible topics; raises SourceError if no broker responds in time or the brokers reject the client."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
         self.cluster_id = cluster.cluster_id or ""
@@ -225,16 +216,16 @@ class KafkaQueries:
         unseen: Collection[PartitionName] = (),
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionOffsets | str]:
-        """Return the offsets of each partition, or the brokers' error for it as text.
+        """Return each partition's offsets, or the brokers' error as text.
 
         Args:
-            start_time: the time whose offsets are requested for the partitions of `unseen`; None if it is not needed.
-            unseen: partitions without a stored position.
-            read_to: stored positions. If a partition ends at its position, its low offset is not requested. If it ends
-                before its position, its end beyond open transactions is requested, too.
+            start_time: for partitions of `unseen`; None if not needed.
+            unseen: without a stored position.
+            read_to: stored positions. A partition that ends there gets no low offset; one that ends before gets its end
+                beyond open transactions.
 
         Raises:
-            SourceError: if all partitions have errors and no broker responds.
+            SourceError: if all partitions fail and no broker responds.
         """
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}
@@ -258,7 +249,7 @@ class KafkaQueries:
     def _with_open_ends(
         self, logs: Mapping[PartitionName, PartitionOffsets | str], read_to: Mapping[PartitionName, Position]
     ) -> dict[PartitionName, PartitionOffsets | str]:
-        """Request the end beyond open transactions of each partition that ends before its stored position."""
+        """Request the end beyond open transactions of partitions that end before their stored position."""
         behind: dict[PartitionName, PartitionOffsets] = {}
         for name, position in read_to.items():
             log = logs.get(name)
@@ -291,10 +282,9 @@ class KafkaQueries:
 
 
 def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Close a consumer. Safe to call again. After `timeout_s`, log a warning and leave the consumer open.
+    """Close a consumer, also twice; after `timeout_s`, log a warning and leave it open.
 
-    librdkafka (2.16 at least) may wait forever for a broker thread, if a response was too large or brokers are
-    unreachable (its issue 4519).
+    librdkafka (2.16 at least) may wait forever for a broker thread (its issue 4519).
     """
 
     def close() -> None:
@@ -309,13 +299,12 @@ def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> No
 
 
 def error_text(error: BaseException) -> str:
-    """Return the short text of a librdkafka error."""
     inner = error.args[0] if error.args else error
     return f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else str(error)
 
 
 def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequence[Message]]]:
-    """Split messages into runs of consecutive messages of one partition. Yield each run with its partition."""
+    """Yield runs of consecutive messages of one partition."""
     names = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
     changes = [index for index, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
     for begin, end in pairwise([0, *changes, len(messages)]):
@@ -324,7 +313,7 @@ def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequen
 
 
 def byte_count(messages: Sequence[Message]) -> int:
-    """Return the bytes of the messages' keys, values and headers."""
+    """Return the bytes of keys, values and headers."""
     headers: Iterable[Any] = filter(None, map(Message.headers, messages))
     header_bytes = sum(len(name) + len(value or b"") for pairs in headers for name, value in pairs)
     key_bytes = sum(map(len, filter(None, map(Message.key, messages))))
@@ -336,10 +325,10 @@ _TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_T
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
-    """Convert messages of one topic, at least one, to Arrow.
+    """Convert messages of one topic, at least one.
 
     Returns:
-        The batch, the offset after the last message of each partition, and the bytes of keys, values and headers.
+        The batch, each partition's next offset, and the bytes of keys, values and headers.
     """
     headers = list(map(Message.headers, messages))
     partitions, offsets = list(map(Message.partition, messages)), list(map(Message.offset, messages))
@@ -357,9 +346,7 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
 
 
 def timestamps(pairs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
-    """Convert the client's pairs of timestamp type and milliseconds to columns of times and of types. Both columns are
-    null for a record without a timestamp.
-    """
+    """Convert pairs of type and milliseconds to columns of times and types, null if there is no timestamp."""
     kinds, times = zip(*pairs, strict=True)
     if NO_TIMESTAMP_MS in times:
         kinds = tuple(0 if time_ms == NO_TIMESTAMP_MS else kind for kind, time_ms in zip(kinds, times, strict=True))

@@ -1,9 +1,8 @@
 """Extractor of Kafka work units, with one consumer per task attempt.
 
-Each change of the assignment costs more than reading a few records. Therefore the partitions of several small work
-units are assigned together, as a *window*. A large work unit has a window of its own. Once half of a window's messages
-were yielded, the next one is assigned, so that it arrives meanwhile. Until then nothing is assigned if all messages
-have arrived, because librdkafka would continue to fetch.
+As each assignment is costly, several small work units are assigned together, as a *window*; a large one is alone. Once
+half of a window's messages were yielded, the next one is assigned. Until then nothing is assigned if all have arrived,
+because librdkafka would continue to fetch.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ WINDOW_BYTES = 64 << 20
 
 
 class KafkaExtractor(Extractor):
-    """Extractor with one consumer, which is assigned partitions and never subscribes.
+    """Extractor whose consumer never subscribes.
 
     Raises:
         TransientError: by the constructor, if no broker responds.
-        ConfigurationError: by the constructor, if librdkafka rejects the client settings.
+        ConfigurationError: by the constructor, if librdkafka rejects the settings.
     """
 
     def __init__(self, connection: KafkaConnection, idle_timeout_s: float) -> None:
@@ -86,9 +85,8 @@ class KafkaExtractor(Extractor):
         kafka_client.close_consumer(self._consumer)
 
     def wait_for_messages(self, buffer: Buffer) -> None:
-        """Wait up to 0.1 s for messages, and sort all that arrive. If none arrived for the idle timeout, fail the
-        waiting work units; the error is in their buffers.
-        """
+        """Wait up to 0.1 s for messages, and sort those that arrive. After the idle timeout, fail the waiting work
+        units by an error in their buffers."""
         began_s = time.monotonic()
         first = self._consumer.poll(0.1)  # consume() would always wait for its full timeout
         waited_s = time.monotonic() - began_s
@@ -102,15 +100,14 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def check_topic(self, buffer: Buffer) -> None:
-        """Check that the topic was not recreated since the work unit was planned, by its id.
+        """Check by its id that the topic was not recreated since planning.
 
-        A recreated topic has other records at the same offsets. The topic may be recreated before the last message
-        arrives, so call this afterwards. Other work units whose messages have all arrived are checked with the same
-        request.
+        A recreated topic has other records at the same offsets. Call this after the last message has arrived. One
+        request checks all complete work units.
 
         Raises:
             SourceError: if the topic was recreated.
-            TransientError: if Kafka does not return the topic's id.
+            TransientError: if there is no answer.
         """
         if buffer.is_of_topic:
             return
@@ -146,9 +143,8 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def _keep_bounded(self, buffer: Buffer) -> None:
-        """If the messages of all work units exceed `WINDOW_BYTES`, discard those of later work units. The following
-        windows then have fewer records, because records are larger than estimated.
-        """
+        """Above `WINDOW_BYTES`, discard later work units' messages. Next windows are smaller, because records are
+        larger than estimated."""
         buffers = list(self._buffers.values())
         if buffer.bytes + sum(other.bytes for other in buffers) <= WINDOW_BYTES:
             return
@@ -158,9 +154,8 @@ class KafkaExtractor(Extractor):
             self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
     def _assign_next(self) -> None:
-        """Once all messages of the present window have arrived, assign the next one. While more than half a window
-        waits to be yielded, assign nothing, so that nothing is fetched.
-        """
+        """Assign the next window once all messages of the present one have arrived. While more than half a window
+        waits, assign nothing, so that nothing is fetched."""
         if self._arrivals.ranges or self._lost is not None:
             return
         records = sum(len(buffer.messages) for buffer in self._buffers.values())
@@ -174,9 +169,6 @@ class KafkaExtractor(Extractor):
         return self._connection.admin(self._notes)
 
     def _coming(self) -> list[WorkUnit]:
-        """Return the work units of the next window: one, and the following ones while they are small and have other
-        partitions.
-        """
         window: list[WorkUnit] = []
         names: set[PartitionName] = set()
         records = 0
@@ -218,9 +210,8 @@ class KafkaExtractor(Extractor):
             self._assigned = set()
 
     def _give_up(self) -> None:
-        """Fail all waiting work units, because no message arrived within the idle timeout. If no broker responds, later
-        calls of `extract` raise that error, too.
-        """
+        """Fail all waiting work units after the idle timeout. If no broker responds, later calls of `extract` fail,
+        too."""
         self._idle_s = 0
         late = self._arrivals.ranges
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])
@@ -246,9 +237,7 @@ class KafkaExtractor(Extractor):
 
 
 class KafkaExtraction(Extraction):
-    """The records of one work unit, in batches of up to 10,000 records and about 16 MiB, or less with
-    `source.bytes_per_dataset`.
-    """
+    """A work unit's records, in batches of up to 10,000 and about 16 MiB, or less with `source.bytes_per_dataset`."""
 
     def __init__(self, extractor: KafkaExtractor, buffer: Buffer) -> None:
         self._extractor, self._buffer = extractor, buffer
@@ -272,12 +261,7 @@ class KafkaExtraction(Extraction):
         self._reached = buffer.unit.expected_high
 
     def actual_high(self) -> Watermark:
-        """Return the position after the yielded batches.
-
-        Raises:
-            SourceError: if the topic was recreated since the work unit was planned.
-            TransientError: if Kafka does not return the topic's id.
-        """
+        """Return the position after the yielded batches; raises the errors of `check_topic`."""
         if self._buffer.error is None:
             self._extractor.check_topic(self._buffer)
         return self._reached

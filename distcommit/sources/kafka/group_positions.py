@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group, as positions of a job's datasets."""
+"""Committed offsets of a consumer group, as positions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _CHUNK = 1000
 def group_positions(
     connection: KafkaConnection, select: TopicSelection, kind: Literal["topic", "partition"], group: str
 ) -> GroupPositions:
-    """Return the committed offsets of a consumer group as positions of the job's datasets, without joining the group.
+    """Return a group's committed offsets as positions, without joining it.
 
-    A committed offset is that of the next record to read, as is a position. Partitions without a committed offset are
-    listed in the result.
+    Partitions without a committed offset are listed in the result.
 
     Raises:
         SourceError: if no broker responds, or one rejects the request.

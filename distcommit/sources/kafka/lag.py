@@ -1,4 +1,4 @@
-"""The lag of Kafka datasets: the number of unread offsets, and the age of the first unread message."""
+"""The lag of Kafka datasets, in offsets and time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}
 def dataset_lags(
     connection: KafkaConnection, kind: Literal["topic", "partition"], states: Mapping[str, DatasetState]
 ) -> Iterator[Lag]:
-    """Yield the lag of each dataset in `states` whose topic exists.
+    """Yield the lag of each dataset whose topic exists.
 
-    The number of records counts offsets, including compacted records and ends of transactions. The age is that of the
-    oldest first unread message of the partitions. It is 0 if all messages were read. If a message does not arrive
-    within `request_timeout_s`, `problem` names its partition, and the age may be larger. If none arrives, the age is
-    None.
+    Records include compacted ones and ends of transactions. The age is that of the oldest unread message, 0 if there is
+    none. If a message does not arrive within `request_timeout_s`, `problem` names its partition, and the age may be
+    larger. If none arrives, the age is None.
 
     Raises:
         SourceError: if no broker responds in time.
@@ -74,9 +73,8 @@ def _lags(
 
 
 def _first_times(connection: KafkaConnection, offsets: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """Return the timestamp (milliseconds since 1970) of the first message at or after each offset; the present time if
-    it has none. Partitions whose message does not arrive in time are absent.
-    """
+    """Return the time (milliseconds since 1970) of the first message at or after each offset; the present if it has
+    none. Partitions without an answer in time are absent."""
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}
     try:

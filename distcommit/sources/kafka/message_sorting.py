@@ -1,4 +1,4 @@
-"""Sorter of Kafka messages, which arrive mixed from many partitions, into a buffer for each work unit."""
+"""Sorter of Kafka messages into work units' buffers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """The messages of one work unit that arrived and were not yielded yet.
+    """A work unit's messages that were not yielded yet.
 
     Attributes:
-        unit: the work unit.
-        limit_bytes: bytes of messages after which a batch is yielded.
-        is_of_topic: whether, after the last message, the topic still had the planned id. True if the cluster has no
-            topic ids.
-        messages: the messages, in the order of arrival.
-        holes: offset ranges without records.
-        bytes: bytes of the messages' keys, values and headers.
-        unfinished: partitions with offsets that have not arrived.
-        error: why the work unit failed; None if it did not.
+        unit: their work unit.
+        limit_bytes: of a batch.
+        is_of_topic: whether the topic still had the planned id after the last message; True without topic ids.
+        messages: in order of arrival.
+        holes: offsets without records.
+        bytes: of keys, values and headers.
+        unfinished: partitions with missing offsets.
+        error: of the work unit, or None.
     """
 
     unit: WorkUnit
@@ -54,7 +53,7 @@ class Buffer:
         return enough or not self.unfinished or self.error is not None
 
     def pop_batch(self) -> list[Message]:
-        """Remove the messages of the next batch, and return them: at least one if there are any."""
+        """Remove and return the next batch, at least one message if there is any."""
         selected = self.messages[:BATCH_RECORDS]
         if self.bytes > self.limit_bytes:
             sums = enumerate(accumulate(byte_count([message]) for message in selected), 1)
@@ -69,9 +68,9 @@ class Range:
     """The offsets of a partition that have not arrived.
 
     Attributes:
-        buffer: buffer of the work unit that the offsets belong to.
-        next_offset: first offset that has not arrived.
-        end: end of the offsets to read, exclusive.
+        buffer: of their work unit.
+        next_offset: the first one.
+        end: exclusive.
     """
 
     buffer: Buffer
@@ -79,7 +78,7 @@ class Range:
     end: int
 
     def add_hole(self, partition: int, offset: int) -> None:
-        """Record the offsets from `next_offset` to `offset` as a hole."""
+        """Record the offsets up to `offset` as a hole."""
         incarnation = self.buffer.unit.low.incarnation
         self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
 
@@ -88,8 +87,8 @@ class Arrivals:
     """Sorter of messages into the buffers of their work units.
 
     Attributes:
-        ranges: the expected range of each partition.
-        beyond: partitions that delivered messages past their range. The caller stops fetching them and clears the set.
+        ranges: expected, by partition.
+        beyond: partitions with messages past their range, which the caller stops fetching and clears.
     """
 
     def __init__(self, connection: KafkaConnection, notes: ClientLog) -> None:
@@ -98,10 +97,9 @@ class Arrivals:
         self.beyond: set[PartitionName] = set()
 
     def expect(self, buffers: Iterable[Buffer], topics: Collection[str]) -> None:
-        """Expect the ranges of these work units, and no others.
+        """Expect only these work units' ranges.
 
-        A work unit fails at once if its topic is not in `topics`, because librdkafka does not report an assigned topic
-        that does not exist.
+        A topic that is not in `topics` fails at once, because librdkafka does not report an assigned missing topic.
         """
         self.ranges = {}
         for buffer in buffers:
@@ -113,7 +111,7 @@ class Arrivals:
                 buffer.unfinished.add(name)
 
     def sort(self, messages: Sequence[Message]) -> bool:
-        """Add messages to the buffers of their work units. Return whether any expected range became shorter."""
+        """Sort messages into buffers; return whether any range became shorter."""
         progress = False
         for name, run in kafka_client.runs_of(messages):
             count = self._add_run(name, run)
@@ -123,16 +121,15 @@ class Arrivals:
         return progress
 
     def drop(self, buffer: Buffer, error: DistcommitError) -> None:
-        """Fail a work unit. Its later messages are ignored."""
+        """Fail a work unit, whose later messages are ignored."""
         buffer.error = error
         for name in buffer.unfinished:
             self.ranges.pop(name, None)
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _add_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Add messages of one partition up to the end of its range, and return their number. If one is an event or does
-        not have the next offset, add none and return 0.
-        """
+        """Add messages within the range of one partition, and return their number. If one is an event or skips an
+        offset, add none."""
         expected = self.ranges.get(name)
         if expected is None or any(map(Message.error, run)):
             return 0
@@ -147,7 +144,7 @@ class Arrivals:
         return len(messages)
 
     def _add_message(self, name: PartitionName, message: Message) -> bool:
-        """Add a message, record the hole before it, or handle it as an event. Return whether a range became shorter."""
+        """Add a message and the hole before it, or handle an event. Return whether a range became shorter."""
         offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
@@ -169,9 +166,8 @@ class Arrivals:
         return True
 
     def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handle librdkafka's event of a partition: its end finishes the range, an error fails the work unit. Return
-        whether the range ended.
-        """
+        """Handle a partition's event: its end finishes the range, an error fails the work unit. Return whether the
+        range ended."""
         if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:
@@ -202,9 +198,7 @@ class Arrivals:
 
 
 def ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
-    """Return the work unit's partitions that have offsets to read, each with its first offset and its end
-    (exclusive).
-    """
+    """Return the non-empty partitions with first offset and end (exclusive)."""
     topic, highs = topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))

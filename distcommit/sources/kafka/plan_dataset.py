@@ -1,4 +1,4 @@
-"""The plan of one Kafka dataset: first offsets, ranges, work units, and records that were lost."""
+"""The plan of one Kafka dataset."""
 
 from __future__ import annotations
 
@@ -23,36 +23,32 @@ from distcommit.sources.kafka.topics import (
 from distcommit.sources.plan_error import PlanError
 
 Range = tuple[int, int, int]
-"""Partition, first offset, and the offset after the last."""
+"""Partition, first offset, and end (exclusive)."""
 
 
 class PlanRules(Protocol):
-    """The source settings for the plan of a dataset."""
-
     @property
     def expired_offsets(self) -> str:
-        """Policy for records that were deleted before they were read."""
+        """Policy for records that were deleted unread."""
 
     @property
     def records_per_dataset(self) -> int:
-        """Maximum offsets of a dataset per run; 0 for no limit."""
+        """Most offsets of a run; 0 for no limit."""
 
     @property
     def records_per_work_unit(self) -> int:
-        """Approximate offsets of a work unit."""
+        """Approximate offsets."""
 
     @property
     def bytes_per_dataset(self) -> int:
-        """Approximate maximum bytes of a dataset per run; 0 for no limit."""
+        """Approximate bytes of a run; 0 for no limit."""
 
 
 def planned_log(offsets: PartitionOffsets | str, start: Start) -> PartitionLog | str:
-    """Return the offsets of a partition with the one at which reading begins if the partition was never read. An error
-    is returned unchanged.
+    """Return a partition's offsets with the beginning for a first read, or the error.
 
     Args:
-        start: the source's `start`. At a time, reading begins at the first record that is not older; at the end if
-            there is none.
+        start: the source's `start`. A time means the first record that is not older, or the end.
     """
     if isinstance(offsets, str):
         return offsets
@@ -130,9 +126,8 @@ def _begins(
     *,
     topic_followed: bool,
 ) -> tuple[dict[str, Position], list[SkippedRange], list[Range]]:
-    """Return the first positions of partitions without a stored one, the lost ranges, and the ranges to read. With
-    `expired_offsets: skip`, partitions with lost records are absent.
-    """
+    """Return positions of new partitions, lost ranges, and ranges to read. With `expired_offsets: skip`, partitions
+    with lost records are absent."""
     stored = stored_positions(state)
     planned_low = state.watermark if state is not None else None
     if planned_low is not None and planned_low.incarnation not in ("", topic_id):
@@ -183,11 +178,11 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` up to the end of a failed range, so that it is read before newer records. `PartitionLog.end` stays
-    the end of the partition.
+    """Return `logs` up to the end of a failed range, to be read before newer records. `PartitionLog.end` stays the end
+    of the partition.
 
-    Partitions that `retried_end` does not name are unchanged. So are all if it is None or has another topic id. Named
-    partitions without unread records of the failed range get an empty range.
+    Partitions that it does not name, or all if its topic id differs, are unchanged. Named partitions without unread
+    records of it get an empty range.
     """
     if retried_end is None or retried_end.incarnation not in ("", topic_id):
         return logs
@@ -201,9 +196,7 @@ def limited_to_reread(
 
 
 def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
-    """Distribute ranges over work units of up to `target` offsets. Large ranges are split evenly, small ones share a
-    work unit.
-    """
+    """Distribute ranges over work units of up to `target` offsets; small ones share a work unit."""
     units: list[tuple[Range, ...]] = []
     room = -1
     for partition, low, high in sorted(ranges, key=lambda r: r[1] - r[2]):
@@ -222,9 +215,9 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
 
 
 def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
-    """Divide `limit` fairly among demands (max-min fairness), and return the share of each; with limit 0, the demands.
+    """Divide `limit` fairly among demands (max-min fairness); 0 is no limit.
 
-    If `limit` is below the number of demands, the largest ones get 1 each, so that no demand waits forever.
+    If it is below their number, the largest get 1 each, so that none waits forever.
     """
     shares = list(sizes)
     if limit and sum(sizes) > limit:
@@ -235,7 +228,7 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
 
 
 def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | str]) -> dict[str, int]:
-    """Return the nearest valid position for each stored position; empty if the offsets of any partition are unknown."""
+    """Return the nearest valid position for each stored one; empty if any offsets are unknown."""
     nearest: dict[str, int] = {}
     for partition, log in logs.items():
         position = stored.get(str(partition), 0)
@@ -247,7 +240,7 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
 
 
 def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str) -> SkippedRange:
-    """Return the range of lost records by `expired_offsets`. Raises PlanError if it is `fail`."""
+    """Return lost records by `expired_offsets`; raises PlanError if it is `fail`."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
     reason = f"expired_offsets is {rules.expired_offsets}"
@@ -263,9 +256,7 @@ def _skipped(
 
 
 def expiry_error(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> PlanError | None:
-    """Return the error of the first partition with records that were deleted before they were read; None if no
-    partition has any.
-    """
+    """Return the error of the first partition with records that were deleted unread, or None."""
     stored = stored_positions(state)
     for partition, log in logs.items():
         position = stored.get(str(partition), 0) if stored else None
@@ -291,13 +282,13 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Plan
 def _recreated(
     urn: str, expected: str, actual: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
 ) -> PlanError:
-    """Return the error of stored positions that do not fit the topic.
+    """Return the error of positions that do not fit the topic.
 
     Args:
-        expected: the stored position or topic id.
-        actual: the present position or topic id.
-        nearest: the nearest valid positions; empty if the topic has another id.
-        same: whether the topic id proves that it is the same topic. Otherwise only an operator can choose positions.
+        expected: position or topic id.
+        actual: present position or topic id.
+        nearest: valid positions; empty if the topic has another id.
+        same: whether the topic id proves the same topic; otherwise only an operator can choose positions.
     """
     remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
@@ -314,9 +305,7 @@ def _recreated(
 
 
 def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
-    """Return the error of a position that was read with `read_uncommitted` and is after the partition's last committed
-    offset.
-    """
+    """Return the error of a position, read with `read_uncommitted`, after the last committed offset."""
     return PlanError(
         "an open transaction precedes the stored position",
         id="KAFKA_TRANSACTION_OPEN",
@@ -331,13 +320,12 @@ def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> 
 
 
 def unreadable(urn: str, error: str) -> SourceError:
-    """Return the error of a dataset whose topic or partitions the brokers cannot serve now."""
     todo = "check the topic and its brokers, then run again; its watermark is kept"
     return SourceError("the brokers can't serve the dataset now", dataset=urn, found=error, todo=todo)
 
 
 def read_to(datasets: Iterable[KafkaDataset], states: Mapping[str, DatasetState]) -> dict[PartitionName, Position]:
-    """Return the stored position of each partition that has one."""
+    """Return stored positions by partition."""
     return {
         name: stored[str(name[1])]
         for dataset in datasets
@@ -348,5 +336,4 @@ def read_to(datasets: Iterable[KafkaDataset], states: Mapping[str, DatasetState]
 
 
 def stored_positions(state: DatasetState | None) -> Mapping[str, Position]:
-    """Return the stored positions by partition; empty if there are none."""
     return state.watermark.positions if state is not None and state.watermark is not None else {}

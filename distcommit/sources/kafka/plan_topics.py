@@ -1,4 +1,4 @@
-"""Planner of all topics, with one metadata request. A topic's problem is yielded, and the others are planned."""
+"""Planner of all topics, with one metadata request; a topic's problem does not affect the others."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ _INTERNAL = (
 
 
 class PlannedSource(PlanRules, Protocol):
-    """The source settings for the plan of all topics."""
-
     @property
     def topics(self) -> Sequence[str]:
         """Topics that the job file names."""
@@ -62,12 +60,11 @@ class PlannedSource(PlanRules, Protocol):
 
 
 def plan_datasets(source: PlannedSource, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-    """Yield the plans of owned, idle datasets that have new records, the problems of others, and the cluster's id as a
-    fact. Stopped datasets are not planned.
+    """Yield plans of owned, idle datasets with new records, problems, and the cluster's id as a fact.
 
     Raises:
         SourceError: if no broker responds.
-        ConfigurationError: if librdkafka rejects the client settings.
+        ConfigurationError: if librdkafka rejects the settings.
     """
     queries = KafkaQueries(source.connection())
     selected = list(_datasets(source, queries, owned, states))

@@ -1,6 +1,4 @@
-"""Topic ids and partition numbers, read from the cluster. `plan_dataset` and `extractor` compare the ids to detect a
-recreated topic.
-"""
+"""Topic ids and partition numbers, by which a recreated topic is detected."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _CHUNK = 500
 def topic_ids(
     connection: KafkaConnection, admin: AdminClient, topics: Collection[str]
 ) -> dict[str, str | UnknownTopicId]:
-    """Return the id of each topic, or why it is unknown. An id is empty if the cluster has none (Kafka before 2.8)."""
+    """Return each topic's id, or why it is unknown; empty if there is none (Kafka before 2.8)."""
     listed = sorted(topics)
     ids: dict[str, str | UnknownTopicId] = {}
     for start in range(0, len(listed), _CHUNK):
@@ -39,8 +37,7 @@ def topic_ids(
 
 
 def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic id of each dataset. Datasets with an unknown id are absent. If no broker responds, the result is
-    empty.
+    """Return the known topic ids of datasets; none if no broker responds.
 
     Args:
         topics: the topic by dataset.
@@ -57,7 +54,7 @@ def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, 
 
 
 def partitions_of(connection: KafkaConnection) -> dict[str, tuple[int, ...]]:
-    """Return partition numbers by topic, of all topics; empty if no broker responds."""
+    """Return all topics' partition numbers; empty if no broker responds."""
     try:
         return {topic.topic: topic.partitions for topic in KafkaQueries(connection).topics()}
     except DistcommitError as error:

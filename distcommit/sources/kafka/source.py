@@ -129,9 +129,7 @@ class KafkaSource(DescribedSource):
         return self.described(Extract("kafka", topic, TableType.APPEND_ONLY, columns, columns[1:]))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the setting that names datasets. `plan` reports the cluster's id as a fact, because brokers may be
-        renamed.
-        """
+        """Return the setting that names datasets; `plan` reports the cluster's id, because brokers may be renamed."""
         return {"dataset": FixedSetting(self.dataset)}
 
     @property
@@ -157,21 +155,21 @@ class KafkaSource(DescribedSource):
         return f"kafka://{self.brokers.partition(',')[0]}"
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned, idle datasets that have new records, with one metadata request for all topics.
+        """Plan owned, idle datasets with new records.
 
-        A problem of one topic is yielded, and other topics are planned. A deleted topic that matched a pattern keeps
-        its watermark and is skipped. A recreated topic is a problem, because its offsets refer to other records.
+        A deleted topic that matched a pattern keeps its watermark and is skipped. A recreated topic is a problem,
+        because its offsets refer to other records.
 
         Raises:
             SourceError: if no broker responds within `request_timeout_s`.
-            ConfigurationError: if librdkafka rejects the client settings.
+            ConfigurationError: if librdkafka rejects the settings.
         """
         from distcommit.sources.kafka.plan_topics import plan_datasets  # noqa: PLC0415 - a job file is read without a client
 
         yield from plan_datasets(self, owned, states)
 
     def check_connection(self) -> str:
-        """Request the topics. Return how many of them are selected, as text.
+        """Request the topics, and return the number of selected ones as text.
 
         Raises:
             SourceError: if no broker responds within 10 s, or a topic of `topics` is missing.
@@ -187,9 +185,7 @@ class KafkaSource(DescribedSource):
         return f"{selected:,} of {len(names):,} topics selected"
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the positions that are not offsets of existing partitions. If no broker responds within 3 s, any
-        partition number is accepted.
-        """
+        """Yield invalid positions; without an answer within 3 s, any partition is accepted."""
         from distcommit.sources.kafka.read_topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
         partitions = partitions_of(_impatient(self)) if datasets else {}
@@ -211,12 +207,7 @@ class KafkaSource(DescribedSource):
         yield from dataset_lags(self.connection(), self.dataset, states)
 
     def open(self) -> KafkaExtractor:
-        """Return a connected extractor.
-
-        Raises:
-            TransientError: if no broker responds within `request_timeout_s`.
-            ConfigurationError: if librdkafka rejects the client settings.
-        """
+        """Return a connected extractor; raises the errors of its constructor."""
         from distcommit.sources.kafka.extractor import KafkaExtractor  # noqa: PLC0415 - a job file is read without a client
 
         return KafkaExtractor(self.connection(), self.idle_timeout_s)
@@ -226,11 +217,10 @@ class KafkaSource(DescribedSource):
         return TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
 
     def dataset_of(self, topic: str, partition: str) -> str:
-        """Return the URN of the dataset that a partition belongs to."""
         return topic if self.dataset == "topic" else f"{topic}@{partition}"
 
     def connection(self) -> KafkaConnection:
-        """Return the settings to connect to the brokers. Raises ConfigurationError if a secret file is unreadable."""
+        """Return settings to connect; raises ConfigurationError if a secret file is unreadable."""
         from distcommit.sources.kafka.client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}

@@ -1,6 +1,4 @@
-"""Topics, datasets and partitions, and client settings that a job file must not set. Must not import a Kafka client, so
-that a job file can be read where none is installed.
-"""
+"""Topics, datasets and client settings; must not import a Kafka client, so that job files can be read without one."""
 
 from __future__ import annotations
 
@@ -21,13 +19,11 @@ READER = {
 }
 """Client settings that exactly-once reading requires."""
 OWNED_KEYS = frozenset({*READER, "bootstrap.servers", "metadata.broker.list", "group.instance.id"})
-"""Names of client settings that a job file must not set, because exactly-once reading depends on them."""
+"""Client settings that a job file must not set."""
 
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: the size in bytes at which reading may stop. Batches are small enough to stop close to that
-size.
-"""
+"""Work unit property: size in bytes at which reading may stop, after small batches."""
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
 
@@ -37,10 +33,10 @@ class KafkaDataset:
     """A dataset and its partitions.
 
     Attributes:
-        urn: the dataset's URN.
-        topic: the topic's name.
-        partitions: numbers of the dataset's partitions.
-        of_topic: URNs of all datasets of the topic if each partition is a dataset; otherwise empty.
+        urn: its name.
+        topic: that it reads.
+        partitions: their numbers.
+        of_topic: all datasets of the topic if each partition is one; otherwise empty.
     """
 
     urn: str
@@ -49,7 +45,6 @@ class KafkaDataset:
     of_topic: tuple[str, ...] = ()
 
     def names(self) -> list[PartitionName]:
-        """Return topic and number of each partition."""
         return [(self.topic, partition) for partition in self.partitions]
 
 
@@ -58,10 +53,10 @@ class TopicMetadata:
     """A topic in the brokers' metadata.
 
     Attributes:
-        topic: the topic's name.
-        partitions: numbers of its partitions.
-        error: the brokers' error for the topic; empty if there is none.
-        leaderless: numbers of partitions that cannot be read now, because they have no leader.
+        topic: its name.
+        partitions: their numbers.
+        error: of the brokers; empty for none.
+        leaderless: partitions that cannot be read now.
     """
 
     topic: str
@@ -70,7 +65,6 @@ class TopicMetadata:
     leaderless: frozenset[int]
 
     def datasets(self, kind: Literal["topic", "partition"]) -> list[KafkaDataset]:
-        """Return the topic as one dataset, or each of its partitions as one."""
         if kind == "topic":
             return [KafkaDataset(self.topic, self.topic, self.partitions)]
         urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
@@ -78,13 +72,13 @@ class TopicMetadata:
 
 
 def topic_of_dataset(urn: str) -> str:
-    """Return the topic of a dataset, which is `<topic>` or `<topic>@<partition>`. Topic names cannot contain `@`."""
+    """Return a dataset's topic, whose name cannot contain `@`."""
     topic, separator, _ = urn.rpartition("@")
     return topic if separator else urn
 
 
 class TopicSelection:
-    """The topics of a job: those that are listed or match a pattern with their whole name, without excluded ones."""
+    """Topics that are listed or match a pattern with their whole name, without excluded ones."""
 
     def __init__(
         self, topics: Iterable[str], patterns: Iterable[str], exclude: Iterable[str], exclude_patterns: Iterable[str]
@@ -100,7 +94,7 @@ class TopicSelection:
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
     def skips_internal(self, topic: str) -> bool:
-        """Return whether a pattern matches a topic that patterns never select, because its name begins with `__`."""
+        """Return whether a pattern matches, but the name begins with `__`."""
         if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
             return False
         matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
@@ -108,13 +102,12 @@ class TopicSelection:
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of a partition, as the brokers report them.
+    """A partition's offsets from the brokers.
 
     Attributes:
-        low: the first offset. If the partition was read to its end, the low offset is not requested and equals `high`.
-        high: the offset after the last record to read, at least `low`.
-        at_start_time: the offset of the first record that is not older than a start time; -1 if there is none, or if it
-            was not requested.
+        low: the first; equals `high`, without a request, if all was read.
+        high: after the last record to read.
+        at_start_time: of the first record that is not older; -1 if there is none or no request.
         open_end: as in `PartitionLog`.
     """
 
@@ -125,14 +118,14 @@ class PartitionOffsets(NamedTuple):
 
 
 class PartitionLog(NamedTuple):
-    """Offsets of a partition, as its dataset is planned.
+    """A partition's offsets for planning.
 
     Attributes:
         low: as in `PartitionOffsets`.
-        high: the offset after the last record to read.
-        begin: where reading begins if the partition was never read.
-        open_end: the end beyond open transactions and beyond `high`; 0 if it was not requested because `high` is the
-            end and not before the stored position.
+        high: after the last record to read.
+        begin: of a first read.
+        open_end: end beyond open transactions and `high`; 0 if not requested, because `high` is not before the stored
+            position.
     """
 
     low: int
@@ -142,7 +135,7 @@ class PartitionLog(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The end of the partition, open transactions included."""
+        """Open transactions included."""
         return max(self.high, self.open_end)
 
 
@@ -151,14 +144,13 @@ class UnknownTopicId:
     """A topic id that could not be requested.
 
     Attributes:
-        error: why it could not be requested, for messages.
+        error: why, for messages.
     """
 
     error: str
 
 
 def no_such_topic(topic: str) -> SourceError:
-    """Return the error for a listed topic that does not exist."""
     return SourceError(
         "the topic does not exist",
         id="SOURCE_TOPIC_MISSING",

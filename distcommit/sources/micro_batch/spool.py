@@ -1,8 +1,6 @@
-"""Files with the rows of one micro-batch, the *spool*.
+"""Files with one micro-batch's rows, the *spool*, by which a run learns its datasets.
 
-The datasets of a micro-batch are known only once Spark has computed it. Therefore the tasks that compute it write its
-rows to the spool, and the tasks of a run read them. If Spark starts a task twice, both attempts write. Spark returns
-the name of one of them to the driver, and only its files are read.
+If Spark starts a task twice, both attempts write. Only the files of the attempt that Spark returns are read.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ _NO_OWNER = -1
 
 
 class SpoolIndex(msgspec.Struct, frozen=True):
-    """The index of the rows that one task attempt spooled.
+    """Index of one task attempt's rows.
 
     Attributes:
-        rows: number of rows by dataset.
-        unnamed: texts that are not valid dataset names, each with the error. Their rows are not spooled.
+        rows: number by dataset.
+        unnamed: errors of invalid dataset names, whose rows are not spooled.
     """
 
     rows: dict[str, int]
@@ -39,16 +37,16 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
+    """Folder and writer of one micro-batch's rows (for Spark's `mapInArrow`).
 
-    Each task attempt writes one file for each Spark partition of the run that plans one of the datasets in its rows.
+    Each attempt writes one file for each Spark partition that plans one of its datasets.
 
     Attributes:
         fs: the file system.
         folder: the spool's folder.
-        dataset_column: text column with each row's dataset.
+        dataset_column: text with each row's dataset.
         buckets: the job's number of buckets.
-        partitions: number of Spark partitions of the run.
+        partitions: of the run in Spark.
         groups: commit groups of datasets.
     """
 
@@ -60,13 +58,12 @@ class Spool:
     groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
-        """Return the number of the Spark partition that plans the dataset."""
+        """Return the Spark partition that plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one partition of the micro-batch. Yield the attempt's name if there were rows. Raises
-        ConfigurationError if the dataset column is not text or has nulls.
-        """
+        """Write one partition's rows, and yield the attempt's name if there are any. Raises ConfigurationError if the
+        dataset column is not text or has nulls."""
         attempt = _SpoolingAttempt(self)
         for batch in batches:
             attempt.write(batch)
@@ -77,7 +74,7 @@ class Spool:
         return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
-        """Return the path of an attempt's rows for one owner: an Arrow stream whose batches are sorted by dataset."""
+        """Return the path of an owner's rows, an Arrow stream sorted by dataset."""
         return f"{self.folder}/{attempt}/{rows_name(owner)}"
 
 

@@ -1,4 +1,4 @@
-"""One spooled micro-batch as the source of a run."""
+"""A spooled micro-batch as source."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.micro_batch.spool import Spool
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
-"""Work unit properties: ordinals of the attempts that have rows of the dataset, and the number of these rows."""
+"""Work unit properties: ordinals of attempts with rows of the dataset, and number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledBatch(Source):
     """The source of one spooled micro-batch.
 
-    A dataset has one position for each streaming query: the number of the next micro-batch. So a committed micro-batch
-    that Spark delivers again is not planned.
+    A dataset's position in a query is the number of the next micro-batch. So a committed one that Spark delivers again
+    is not planned.
 
     Attributes:
         spool: the files with its rows.
-        attempts: names of the task attempts whose files are read.
+        attempts: those whose files are read.
         query_id: id of the streaming query.
         batch_id: number of the micro-batch.
     """
@@ -84,9 +84,7 @@ class SpooledBatch(Source):
 
 @dataclass(slots=True)
 class _SpoolExtractor(Extractor):
-    """Extractor that reads each file once. A file has rows of several datasets, which stay in memory until their work
-    units are read.
-    """
+    """Extractor that reads each file once, and keeps its other datasets' rows in memory."""
 
     batch: SpooledBatch
     _read: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = field(default_factory=dict)
@@ -98,7 +96,7 @@ class _SpoolExtractor(Extractor):
         self._read.clear()
 
     def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
-        """Remove a dataset's rows of one attempt from memory, and return them."""
+        """Remove and return a dataset's rows of one attempt."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
         if (ordinal, owner) not in self._read:
@@ -112,7 +110,6 @@ class _SpoolExtractor(Extractor):
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield each dataset of a batch that is sorted by dataset, with its rows."""
     coded = batch.column(column).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -133,7 +130,7 @@ class _SpoolExtraction(Extraction):
                 yield rows
 
     def actual_high(self) -> Watermark:
-        """Return the end of the work unit. Raises SourceError if not all of the dataset's rows were read."""
+        """Return the end; raises SourceError if not all rows were read."""
         if self._rows != (expected := int(self._unit.properties[_ROWS])):
             raise SourceError(
                 "a micro-batch was not read as a whole",

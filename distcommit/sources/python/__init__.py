@@ -1,7 +1,6 @@
-"""Custom sources: the section `source` of type `python`.
+"""Custom sources, by Python class.
 
-Must not implement the source interface itself: `PythonSource` forwards each call to the custom class. Start reading at
-`source`.
+Must not implement the interface itself: each call is forwarded. Start reading at `source`.
 """
 
 SETTINGS = "source:PythonSource"

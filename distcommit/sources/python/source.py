@@ -26,7 +26,7 @@ class PythonSource(
     type: Literal["python"]
 
     def extract_of(self, dataset_urn: str) -> Extract | None:
-        """Return the extract of the class with the declared keys and delta fields."""
+        """Return the class's extract with the declared keys and delta fields."""
         with self.guard():
             extract = self.instance.extract_of(dataset_urn)
         if extract is None and self.extract == DeclaredExtract():
@@ -34,8 +34,7 @@ class PythonSource(
         return self.described(extract or Extract(self.type, dataset_urn, TableType.APPEND_ONLY))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the class's name as `class`, and the fixed settings of the class. If the class is renamed, its own
-        `fixed_settings` can return the old name as `class`.
-        """
+        """Return the class's name as `class`, and the fixed settings of the class. After a renaming of the class,
+        these can return the old name as `class`."""
         with self.guard():
             return {"class": FixedSetting(self.class_name), **self.instance.fixed_settings()}

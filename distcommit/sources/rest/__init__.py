@@ -1,7 +1,6 @@
-"""Source of JSON records that a server lists page by page, read in ranges of a watermark field.
+"""Source of JSON records that a server lists page by page, in ranges of a watermark field.
 
-Must not send requests at planning. Start reading at `source`, then `plan_dataset` and `extractor`. Only `client`
-connects; `paging` finds the next request, and `responses` parses answers.
+Must not send requests at planning. Start reading at `source`, then `plan_dataset` and `extractor`.
 """
 
 SETTINGS = "source:RestSource"

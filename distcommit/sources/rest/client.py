@@ -1,4 +1,4 @@
-"""HTTP client, which retries temporary failures and converts failures to errors with a remedy."""
+"""HTTP client with retries."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Reply:
     """A response of the server.
 
     Attributes:
-        body: body, decompressed.
-        next_link: URL of `rel="next"` in the header `Link`; empty for none.
+        body: decompressed.
+        next_link: `rel="next"` of the header `Link`; empty for none.
     """
 
     body: bytes
@@ -39,15 +39,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class RestClient:
-    """HTTP client that connects at the first request and reuses its connections.
+    """HTTP client that reuses connections.
 
     Attributes:
-        headers: headers of each request.
-        basic: user and password; None for no authentication.
-        timeout_s: seconds to wait for a connection, and for each byte.
-        answer_s: seconds that a whole response may take.
-        retries: number of retries if a server can't be reached, is busy or fails.
-        secrets: texts that are masked in all messages.
+        headers: of each request.
+        basic: user and password, or None.
+        timeout_s: for a connection, and for each byte.
+        answer_s: for a whole response.
+        retries: if a server is unavailable, busy or fails.
+        secrets: masked in messages.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -61,10 +61,9 @@ class RestClient:
         """Send a GET request and return the answer.
 
         Raises:
-            TransientError: if the server still can't be reached, is busy or fails after the last retry, or asks to wait
-                for more than a minute.
-            SourceError: if the server rejects the request or redirects it, or its answer is too large, too slow or
-                compressed more than once.
+            TransientError: if the server is still unavailable, busy or failing, or asks to wait for more than a minute.
+            SourceError: if the request is rejected or redirected, or the answer is too large, too slow or compressed
+                more than once.
         """
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
@@ -81,7 +80,6 @@ class RestClient:
         raise AssertionError("the last retry returns or raises")
 
     def close(self) -> None:
-        """Close the connections. Safe to call twice."""
         self._session.close()
 
     @cached_property
@@ -179,7 +177,7 @@ class RestClient:
 
 
 class _RetryLaterError(Exception):
-    """A failure that a retry may cure. `wait_s`: seconds to wait if the server named them; otherwise None."""
+    """A temporary failure; `wait_s`: seconds that the server named, or None."""
 
     def __init__(self, text: str, wait_s: float | None) -> None:
         super().__init__(text)
@@ -194,7 +192,7 @@ _TODO = {
 
 
 def _retry_after_s(response: requests.Response) -> float | None:
-    """Return the seconds to wait by the header `Retry-After`, which has seconds or a time; None without the header."""
+    """Return the seconds of `Retry-After`, or None."""
     try:
         return Retry().get_retry_after(response.raw)
     except InvalidHeader:

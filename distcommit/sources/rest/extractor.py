@@ -1,4 +1,4 @@
-"""Extractor of lists of records, which requests the records of a range page by page."""
+"""Extractor of lists of records."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 VALUE, PARTITION_COLUMN, OFFSET_COLUMN = "value", "_partition", "_offset"
 RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string()), (OFFSET_COLUMN, pa.int64())])
-"""Schema of all batches: the record's JSON as received, its partition, and its number in the dataset."""
+"""The record's JSON as received, its partition, and its number in the dataset."""
 
 
 class RestExtractor(Extractor):
-    """Extractor of one task attempt. Work units share its connections.
+    """Extractor of one task attempt, whose work units share connections.
 
     Args:
         lists: the list of each dataset, by URN.
@@ -43,9 +43,7 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """The records of one range. All records with one value of the watermark field are in one batch, so that reading can
-    stop after any batch.
-    """
+    """A range's records; all with one watermark value are in one batch, so that reading can stop after any."""
 
     def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
@@ -80,7 +78,7 @@ class RestExtraction(Extraction):
         return self._bytes
 
     def _add(self, answer: Answer, buffered: OrderedRows[bytes]) -> None:
-        """Add a page's records to the buffer, except for leading records below the range."""
+        """Buffer a page's records, except leading ones below the range."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(buffered) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         buffered.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
@@ -92,9 +90,8 @@ class RestExtraction(Extraction):
         return self._pages.read(self._list.watermark.range_params(low, self._high))
 
     def _check_complete(self, buffered: OrderedRows[bytes]) -> None:
-        """If the range ends at a time, request the records from the newest one on again, and count them. Raises
-        SourceError if the server has more records in the range than it returned, because pages were then missing.
-        """
+        """If the range ends at a time, count the records from the newest one on again. Raises SourceError if the server
+        has more than it returned, because pages were missing."""
         if self._high is None or not len(buffered):
             return
         count = 0

@@ -1,4 +1,4 @@
-"""The pages of one read. Each page is checked against the earlier ones."""
+"""The pages of one read, each checked against earlier ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Settings for requests of a dataset's records.
+    """Requests of a dataset's records.
 
     Attributes:
-        request: request of the first page, without parameters of watermark and paging.
-        records: dotted path of the list of records in an answer; empty if the answer is the list.
-        watermark: the watermark field, with its parameters of a request.
+        request: without watermark and paging.
+        records: dotted path of the list; empty if it is the answer.
+        watermark: the field and its parameters.
         paging: how to find the next page.
     """
 
@@ -37,16 +37,14 @@ class RecordList:
 
 
 class Pages:
-    """Reader of the pages of one range of a list."""
-
     def __init__(self, client: RestClient, of: RecordList, dataset: str) -> None:
         self._client, self._list, self._dataset = client, of, dataset
 
     def read(self, params: dict[str, str]) -> Iterator[Answer]:
-        """Request the list with these parameters, and yield its pages.
+        """Yield pages.
 
         Raises:
-            TransientError: if the server can't be reached, is busy or fails.
+            TransientError: if the server is unavailable, busy or fails.
             SourceError: if a page can't be read or contradicts an earlier one, or if the pages would never end.
         """
         base, paging = self._list.request, self._list.paging
@@ -167,13 +165,10 @@ class Pages:
 
 
 class RepeatDetector:
-    """Detector of records that the server already returned in an earlier page.
-
-    Records arrive in ascending order, so that only records with the newest value can repeat.
+    """Detector of records from earlier pages, which can only have the newest value.
 
     Args:
-        is_unique: whether the watermark values of records are unique. If so, repeated records are dropped. Otherwise
-            they are errors.
+        is_unique: whether values are unique, so that repeated records are dropped; otherwise they are errors.
     """
 
     def __init__(self, dataset: str, *, is_unique: bool) -> None:
@@ -182,11 +177,10 @@ class RepeatDetector:
         self._records = set[bytes]()
 
     def dropped(self, records: list[bytes], positions: list[Position]) -> tuple[list[bytes], list[Position]]:
-        """Return the records of one page and their positions, without repeated records.
+        """Return a page's records and positions without repeated ones.
 
         Raises:
-            SourceError: if a record repeats although values are not unique, or two different records have one unique
-                value.
+            SourceError: if a record repeats without unique values, or two different records have one.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):

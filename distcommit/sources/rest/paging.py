@@ -1,4 +1,4 @@
-"""Paging: the next request, by a link, a cursor or a number in an answer."""
+"""Paging by a link, a cursor or a number."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from distcommit.sources.rest.responses import Answer
 
 
 class Request(BaseModel):
-    """A request by HTTP GET.
+    """An HTTP GET request.
 
     Attributes:
-        url: URL without parameters, or a link of the server with its own.
-        params: parameters that are added to the URL, by name.
+        url: without parameters, or the server's link.
+        params: added to the URL.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -28,23 +28,22 @@ class Request(BaseModel):
 
 class _Paging(SettingsModel):
     def first(self, request: Request) -> Request:
-        """Return the request for the first page."""
         return request
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the request for the next page; None if `answer` is the last page.
+        """Return the next request; None after the last page.
 
         Raises:
-            ValueError: if the answer names a next page that must not be requested.
+            ValueError: if the next page must not be requested.
         """
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request for the page after an empty last page, which must be empty, too; None for no check."""
+        """Return the request behind an empty last page, which must be empty, too; None for no check."""
         return None
 
     def total(self, answer: Answer) -> int | None:
-        """Return the total that an answer reports for the list; None if the paging has no total.
+        """Return the list's reported total, or None.
 
         Raises:
             ValueError: if the total is missing.
@@ -52,11 +51,12 @@ class _Paging(SettingsModel):
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return how many records a page must have; None if their number is valid. `is_last`: no records follow."""
+        """Return the required number of records if the page's is wrong, otherwise None. `is_last`: no records
+        follow."""
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return how many records a page with records must have by the list's total; None for no requirement."""
+        """Return the number of records that the total requires, or None."""
         return None
 
 
@@ -74,7 +74,7 @@ class LinkPaging(_Paging):
     path: str = ""
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the request for the link; None if the link is missing, null or an empty text."""
+        """Return the link's request; None for no link."""
         link = answer.text_at(self.path) if self.path else answer.next_link
         if not link:
             return None
@@ -98,7 +98,7 @@ class CursorPaging(_Paging):
     param: str = Field(min_length=1)
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the request with the cursor; None if the cursor is missing, null or an empty text."""
+        """Return the cursor's request; None for no cursor."""
         cursor = answer.text_at(self.path)
         return _with(request, self.param, cursor) if cursor else None
 
@@ -159,13 +159,9 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the number of records that the page must have, if it has another number; None if the number is right.
+        """Return the required number of records if the page's is wrong, otherwise None.
 
-        A page of offsets that is not the last must have `step` records, unless `until` is `total`. Each page must have
-        at most `size` records.
-
-        Args:
-            is_last: whether this is the last page.
+        Pages of offsets but the last have `step` records, unless `until` is `total`; others at most `size`.
         """
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
@@ -173,9 +169,7 @@ class PageNumberPaging(_Paging):
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`, or for the page that reaches the total, the remaining number of records. None if the total or
-        the size is unknown.
-        """
+        """Return `size`, or the remaining number for the page that reaches the total; None if unknown."""
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)

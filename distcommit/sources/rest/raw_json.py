@@ -1,7 +1,5 @@
-"""Extraction of the raw bytes of fields and list items from JSON text with lone surrogates, which msgspec rejects.
-
-The source passes each record's bytes on unchanged. A converter later rejects only the records that it cannot read.
-"""
+"""Extraction of raw bytes from JSON with lone surrogates, which msgspec rejects; a converter later rejects only records
+that it cannot read."""
 
 from __future__ import annotations
 
@@ -11,11 +9,7 @@ from typing import NoReturn
 
 
 def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
-    """Return the names of an object's fields, and the bytes of the field `name`; None if the object does not have it.
-
-    Raises:
-        ValueError: if the body is not a JSON object.
-    """
+    """Return an object's field names, and the bytes of field `name` or None; raises ValueError for other JSON."""
     text = body.decode()
     begin = _behind_space(text, 0)
     if text[begin : begin + 1] != "{":
@@ -39,11 +33,7 @@ def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
 
 
 def raw_items(body: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each item of a list.
-
-    Raises:
-        ValueError: if the body is not a JSON list.
-    """
+    """Yield the bytes of a list's items; raises ValueError for other JSON."""
     text = body.decode()
     begin = _behind_space(text, 0)
     if text[begin : begin + 1] != "[":

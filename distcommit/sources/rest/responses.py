@@ -1,4 +1,4 @@
-"""Answers of a server, with the unchanged bytes of each record and the values that name the next request."""
+"""Answers of a server, with unchanged records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
-    """Error of a path that names a field which an object does not have."""
+    """A path names a missing field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Answer:
     """One answer of a server.
 
     Attributes:
-        body: the body as received.
-        records: JSON bytes of each record.
-        next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
+        body: as received.
+        records: JSON bytes of each.
+        next_link: `rel="next"` of the header `Link`; empty for none.
     """
 
     body: bytes
@@ -43,11 +43,10 @@ class Answer:
         """Parse a body.
 
         Args:
-            records: dotted path of the list of records; empty if the body is the list.
-            next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
+            records: dotted path of the list; empty if it is the body.
 
         Raises:
-            ValueError: if the body is not JSON, or the path is not a list.
+            ValueError: if it is not JSON, or the path is not a list.
         """
         try:
             items = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
@@ -59,10 +58,10 @@ class Answer:
         """Return the text or number at a path; empty if it is missing, null or false.
 
         Args:
-            or_true: whether `true` is returned as a text, too.
+            or_true: whether `true` is a text, too.
 
         Raises:
-            ValueError: if the value has another type.
+            ValueError: for other types.
         """
         try:
             value = value_at(self.body, path)
@@ -75,11 +74,7 @@ class Answer:
         raise ValueError(f"the value at {path} must be a text or a number, and is a {type(value).__name__}")
 
     def count_at(self, path: str) -> int:
-        """Return the whole number at a path.
-
-        Raises:
-            ValueError: if the number is missing, or below 0.
-        """
+        """Return the whole number at a path; raises ValueError if it is missing or negative."""
         value = value_at(self.body, path)
         if type(value) is not int or value < 0:
             raise ValueError(f"the value at {path} must be a number of pages or records, and is {value!r:.60}")
@@ -87,10 +82,10 @@ class Answer:
 
 
 def value_at(json: bytes, path: str) -> Any:
-    """Return the value of the field at a dotted path.
+    """Return the value at a dotted path.
 
     Raises:
-        NoSuchFieldError: if the field does not exist.
+        NoSuchFieldError: if it does not exist.
         ValueError: if a part of the path is not an object.
     """
     try:

@@ -140,15 +140,12 @@ class RestSource(DescribedSource):
 
     @property
     def supports_retry_ranges(self) -> bool:
-        """Whether failed ranges are read again before newer records: only of times, because other ranges have no
-        planned end.
-        """
+        """True for times only, because other ranges have no planned end."""
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the URL's path, because servers may be renamed, and the parameters that contain `{dataset}`. The
-        watermark field is not among them: it is in the incarnation of each dataset's watermark.
-        """
+        """Return the URL's path, because servers may be renamed, and the parameters with `{dataset}`. The watermark
+        field is in each incarnation."""
         another = (
             "restore the old value, because positions count records of the old lists; or give the job new folders"
             " (paths)"
@@ -161,15 +158,13 @@ class RestSource(DescribedSource):
         return dataset_urn in self.datasets
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the extract. The added columns are its keys; the delta field is the watermark field within each
-        record.
-        """
+        """Return the extract, with added columns as keys and the watermark field as delta field."""
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
         field = self._watermark_of(dataset_urn).field
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (field,)))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plan owned, idle datasets without a request. Ranges of times end at the present time of this machine."""
+        """Plan owned, idle datasets without a request; ranges of times end at this machine's present."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
             state = states.get(urn)
@@ -185,9 +180,7 @@ class RestSource(DescribedSource):
                 yield planned
 
     def check_connection(self) -> str:
-        """Request the first page of the first dataset. If there are several datasets, a rejection is returned as text,
-        because the others may be readable.
-        """
+        """Request the first dataset's first page. If there are several, a rejection is returned as text."""
         urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
         impatient = self.model_copy(update={"timeout_s": timeout_s, "response_timeout_s": 2 * timeout_s, "retries": 0})
         extractor = impatient.open()
@@ -202,16 +195,15 @@ class RestSource(DescribedSource):
         return f"{self.url.replace(_DATASET, urn)} responds"
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return the stored incarnations of datasets whose watermark field is still that of the job file.
+        """Return stored incarnations of datasets whose watermark field is that of the job file.
 
-        The incarnation names the watermark field. If it is absent here, a position that an operator sets applies to the
-        field of the job file.
+        For others, a position that an operator sets applies to the new field.
         """
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
         return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that are neither a value of the dataset's field nor a number of records."""
+        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not a dataset of this job (see source.datasets)"
@@ -229,10 +221,10 @@ class RestSource(DescribedSource):
                     yield f"{urn!r}: {partition!r} is not one of its partitions, {PARTITION!r} and {ROWS!r}"
 
     def open(self) -> RestExtractor:
-        """Return an extractor that connects at its first work unit.
+        """Return an unconnected extractor.
 
         Raises:
-            ConfigurationError: if `requests` is not installed, or a secret file is unreadable.
+            ConfigurationError: without `requests`, or if a secret file is unreadable.
         """
         try:
             from distcommit.sources.rest.client import RestClient  # noqa: PLC0415 - an extra of its own

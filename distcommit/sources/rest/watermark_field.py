@@ -1,4 +1,4 @@
-"""The watermark field of records: its settings, its positions, and the request parameters for a range."""
+"""The watermark field of records: settings, positions, and request parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"
-"""Partition whose positions are numbers of records, in reading order."""
+"""Partition whose positions count records read."""
 _ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
 _WRITTEN = re.compile(
     r"\d{4}-?(\d\d-?\d\d|W\d\d-?\d|(?P<week>W\d\d))(?P<hour>.\d\d(?P<minute>:?\d\d(?P<second>:?\d\d)?)?)?", re.DOTALL
@@ -78,15 +78,11 @@ class WatermarkField(SettingsModel):
 
     @property
     def beginning(self) -> Position:
-        """Lowest position: no value is below it."""
+        """Lowest position."""
         return self._position(BEGINNINGS[self.kind])
 
     def position(self, value: object) -> Position:
-        """Return the position of a JSON value.
-
-        Raises:
-            ValueError: if it is of another type, or outside the range of positions.
-        """
+        """Return a JSON value's position; raises ValueError for another type or range."""
         if self.kind is not Kind.TIME:
             return self._position(position_of(self.kind, value))
         try:
@@ -95,9 +91,7 @@ class WatermarkField(SettingsModel):
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
     def missing_lookback_s(self, value: object) -> int:
-        """Return the lookback in seconds that a time requires because it has no seconds, minutes or hours; 0 if the
-        lookback of the settings is sufficient.
-        """
+        """Return the lookback in seconds that a coarse time requires; 0 if that of the settings suffices."""
         written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
         if written is None:
             return 0
@@ -110,7 +104,7 @@ class WatermarkField(SettingsModel):
         return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)
 
     def end_of_plan(self, now: datetime) -> Position | None:
-        """Return the planned end: for times the present second, less the lookback; None for other types."""
+        """Return the present second, less the lookback; None except for times."""
         if self.kind is not Kind.TIME:
             return None
         return end_of_times(now, self.lookback)
@@ -118,12 +112,11 @@ class WatermarkField(SettingsModel):
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
         """Return the position below which no record is missing.
 
-        Records with the newest value may still be added; for integers, also lower ones within the lookback. For times,
-        the planned end is already lower by the lookback.
+        Records with the newest value may follow; for integers, also lower ones within the lookback.
 
         Args:
-            newest: greatest position that was read.
-            is_last: whether the server has no records after `newest`.
+            newest: greatest position read.
+            is_last: whether the server has no later records.
         """
         if not isinstance(newest, tuple):
             return newest
@@ -131,9 +124,7 @@ class WatermarkField(SettingsModel):
         return self._position(as_offset(newest[0]) + behind - self.lookback)
 
     def range_params(self, low: Position, high: Position | None) -> dict[str, str]:
-        """Return the request parameters for the range [low, high). The server may return some records outside the
-        range.
-        """
+        """Return parameters for [low, high); the server may return more."""
         parameters: dict[str, str] = {}
         if low != self.beginning:
             parameters[self.since] = self._written(low, -1)
@@ -166,15 +157,13 @@ def _has_seconds(form: str) -> bool:
 
 
 def _written_alike(form: str) -> tuple[str, ...]:
-    """Return two times that the format converts to one text although they are further apart than requests allow; empty
-    if there are none.
-    """
+    """Return two times with one text that are further apart than requests allow, or none."""
     steps = [*_BY_DAY, *(_BY_SECOND if _has_seconds(form) else [])]
     later = (_BASE + step for step in steps if _formatted(_BASE + step, form) == _formatted(_BASE, form))
     return tuple(f"{at:%Y-%m-%d %H:%M}" for other in later for at in (_BASE, other))[:2]
 
 
 def _formatted(time: datetime, form: str) -> str:
-    """Format a time in UTC. strftime alone would format `%s` in the machine's time zone."""
+    """Format a time in UTC, also `%s`."""
     seconds = str(floor(time.timestamp()))
     return time.strftime(re.sub("%(.)", lambda match: seconds if match[1] == "s" else match[0], form, flags=re.DOTALL))

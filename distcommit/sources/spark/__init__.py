@@ -1,7 +1,6 @@
-"""Source of datasets that one of Spark's data source readers reads. The driver's Spark session stages their rows, and
-the run reads the staged files.
+"""Source of datasets of Spark's data source readers, staged by the driver before a run.
 
-Must not import Spark: `distcommit.spark.staged_frames` reads. Start reading at `source`, then `staged_row_files`.
+Must not import Spark. Start reading at `source`, then `staged_row_files`.
 """
 
 SETTINGS = "source:SparkSource"

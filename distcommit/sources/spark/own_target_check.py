@@ -1,4 +1,4 @@
-"""Comparison of the folders, tables and topics in the options of a reader of Spark with the target of a sink."""
+"""Comparison of a reader's options with a sink's target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _S3 = re.compile(r"^s3[an]://")
 
 
 def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
-    """Return whether a reader with these options reads a target or a part of it.
+    """Return whether a reader reads a target or a part of it.
 
     Iceberg tables with one namespace and name count as one table, unless their catalogs are known to differ.
     """
@@ -51,14 +51,13 @@ def _by_kafka(options: Mapping[str, str], target: Target) -> bool:
 
 
 def _meet(read: list[str], written: list[str], target: Target, is_recursive: str) -> bool:
-    """Return whether a path that is read, or a pattern of paths, is a written folder, or is above or below one."""
     if not all(fnmatchcase(name, part) for part, name in zip(read, written, strict=False)):
         return False
     return len(read) >= len(written) or target.kind == "folder" or is_recursive == "true"
 
 
 def _parts_of(path: str) -> list[str]:
-    """Split a path into names, each converted to a pattern of `fnmatch`. Alternatives (`{a,b}`) match any name."""
+    """Split a path into `fnmatch` patterns; alternatives (`{a,b}`) match any name."""
     plain = _S3.sub("s3://", path.removeprefix("file://").removeprefix("file:"))
     wild = _WILD.search(plain)
     fixed = plain[: wild.start()].rpartition("/")[0] if wild else plain

@@ -33,9 +33,9 @@ _FETCH_OPTIONS = frozenset(
         *("keytab", "principal", "refreshkrb5config", "connectionprovider"),
     }
 )
-"""Options of `jdbc`, in lower case, that do not change which rows are read."""
+"""Options of `jdbc`, in lower case, that do not select rows."""
 _FILE_SYSTEM = "fs."
-"""Prefix of options of Hadoop's file systems, such as credentials, which do not change which rows are read."""
+"""Prefix of Hadoop's options, such as credentials, which do not select rows."""
 _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 
 
@@ -136,25 +136,24 @@ class SparkSource(DescribedSource):
         return self.described(Extract(self.format, dataset_urn, kind, (), columns))
 
     def reader_options(self, dataset: str) -> dict[str, str]:
-        """Return the reader options of a dataset as texts, the password included."""
+        """Return a dataset's options, including the password."""
         return self.options_with(self.datasets[dataset])
 
     def options_with(self, own: Mapping[str, Option]) -> dict[str, str]:
-        """Return the reader options of a dataset or a table with these own options, the password included."""
+        """Return options with these own ones, including the password."""
         password = self.password.get_secret_value()
         options = {**self.options, **({"password": password} if password else {}), **own}
         return {name: with_secret_files(_written(value)) for name, value in options.items()}
 
     def without_password(self, text: str, dataset: str) -> str:
-        """Return an error's text with the password of the dataset's reader hidden."""
+        """Hide the dataset's password in an error."""
         password = self.reader_options(dataset).get("password")
         return text.replace(password, "***") if password else text
 
     def reader_of(self, dataset: str) -> str:
-        """Return a digest, 12 hexadecimal digits, of the reader, the options that may change which rows are read, and
-        the transform.
+        """Return a digest, 12 hexadecimal digits, of reader, row-selecting options and transform.
 
-        Another host of the same database has the same digest.
+        It ignores the host.
 
         Raises:
             SourceError: if the options of the transform's function have no digest.
@@ -187,11 +186,11 @@ class SparkSource(DescribedSource):
         raise _not_staged()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return none, so that positions set by an operator apply to the column and the reader of the job file."""
+        """Return none, so that an operator's positions apply to the job file's column and reader."""
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the positions that are neither numbers of snapshots nor integers or times of the watermark column."""
+        """Yield positions that are neither snapshots nor values of the watermark column."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not one of source.datasets"

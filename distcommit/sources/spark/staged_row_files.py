@@ -1,7 +1,6 @@
-"""Files of staged rows, written by Spark's tasks and read by the run.
+"""Files of staged rows, written by Spark's tasks.
 
-If Spark starts a task twice, both attempts write. Spark returns the name of one of them to the driver, and only its
-files are read.
+If Spark starts a task twice, both attempts write. Only the files of the attempt that Spark returns are read.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ __all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of", 
 
 _FILE_BYTES = 64 << 20
 _OF_READER = " of reader "
-"""Separates the column from the reader in an incarnation."""
+"""Between column and reader in an incarnation."""
 
 
 class StagedPart(msgspec.Struct, frozen=True):
     """Rows that one attempt at a Spark task has staged.
 
     Attributes:
-        attempt: the attempt's name.
-        files: number of files.
-        rows: number of rows.
-        nulls: number of rows without a value in the watermark column.
-        newest: greatest value of the watermark column; None for a snapshot, or if all rows have null.
+        attempt: its name.
+        files: their number.
+        rows: their number.
+        nulls: rows without a watermark value.
+        newest: greatest watermark value; None for a snapshot or without values.
     """
 
     attempt: str
@@ -62,18 +61,18 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class StagedFrame(msgspec.Struct, frozen=True):
-    """The index of one dataset's staged rows, or the error.
+    """The index of a dataset's staged rows, or the error.
 
     Attributes:
-        parts: the staged rows by task attempt.
-        column: the watermark column; empty for a snapshot.
-        kind: type of the column.
-        bound: stored position from which on Spark was asked for rows; None for all rows.
-        end: end of the range that may be published; None if there is none.
-        error: why nothing is staged; empty if rows are.
-        remedy: command for an operator, as in `DatasetProblem.remedy`.
-        reader: digest of the reader and its options; empty for a snapshot.
-        greatest: with a transform, the greatest value of the watermark column among the rows that it is applied to.
+        parts: by task attempt.
+        column: of the watermark; empty for a snapshot.
+        kind: of the column.
+        bound: position from which Spark was asked for rows; None for all.
+        end: of the range that may be published, or None.
+        error: why nothing is staged; otherwise empty.
+        remedy: as in `DatasetProblem`.
+        reader: digest; empty for a snapshot.
+        greatest: with a transform, the greatest watermark value before it.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -96,9 +95,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Position | None:
-        """The greatest value of the watermark column, before a transform; None for a snapshot, or if no row has a
-        value.
-        """
+        """The greatest watermark value before a transform, or None."""
         if self.greatest is not None:
             return self.greatest
         return max((part.newest for part in self.parts if part.newest is not None), default=None)
@@ -109,15 +106,14 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
 
 def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
-    """Return the end of the range that may be published; None if there are no values.
+    """Return the end of the range that may be published, or None.
 
-    The end is the lower one of the greatest value and `before`, less `lookback`. It is exclusive, because more rows
-    with the greatest value may follow.
+    It is the lower of the greatest value and `before`, less `lookback`, and exclusive, because more rows may follow.
 
     Args:
-        lookback: seconds for times, a number for integers.
-        before: upper limit of the end, determined before Spark reads: the present second for times, the greatest value
-            for integers. Spark's tasks read at different moments: one may return a row, another miss an earlier one.
+        lookback: in seconds for times.
+        before: determined before Spark reads: present second or greatest integer. Spark's tasks read at different
+            moments, so one may return a row and another miss an earlier one.
     """
     newest = [part.newest for part in parts if part.newest is not None]
     if not newest or before is None:
@@ -131,12 +127,12 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
 
 @dataclass(frozen=True, slots=True)
 class FrameSpool:
-    """Function that stages one partition of a DataFrame, and yields its `StagedPart` (for `mapInArrow`).
+    """Function that stages a partition and yields its `StagedPart` (for `mapInArrow`).
 
     Attributes:
         fs: the file system.
-        folder: the dataset's staging folder.
-        column: the watermark column; empty for a snapshot.
+        folder: of the dataset.
+        column: of the watermark; empty for a snapshot.
         kind: type of the column.
     """
 
@@ -203,11 +199,11 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StagedFrames(Source):
-    """The source of all staged datasets of a job. Each dataset is one work unit.
+    """Source of staged datasets, each one work unit.
 
     Attributes:
         fs: the file system.
-        folder: the staging folder.
+        folder: for staging.
         datasets: URNs of the datasets.
     """
 
@@ -219,13 +215,11 @@ class StagedFrames(Source):
         return f"{self.folder}/{spooled_dataset(self.datasets.index(urn))}"
 
     def put(self, urn: str, frame: StagedFrame) -> None:
-        """Write the index of a dataset."""
         index = self.fs.create(f"{self.folder_of(urn)}/{SPOOL_INDEX}")
         index.write(msgspec.json.encode(frame))
         index.close_file(sync=False)
 
     def get(self, urn: str) -> StagedFrame:
-        """Read the index of a dataset."""
         return from_json(self.fs.read(f"{self.folder_of(urn)}/{SPOOL_INDEX}"), StagedFrame)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
@@ -256,9 +250,7 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
-    """Plan the rows from the watermark to the end that may be published, or to `retried_end` if that is before it.
-    Return None if there are no rows.
-    """
+    """Plan the rows from the watermark to the publishable end or a lower `retried_end`; None if there are none."""
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
@@ -282,13 +274,11 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Return the stored position in the watermark column; None if the dataset was never read.
-
-    A position without a reader's digest, as an operator sets it, is accepted.
+    """Return the stored position, or None; one without a digest, from an operator, is accepted.
 
     Raises:
-        PlanError: if the dataset was read by another reader or with other options.
-        SourceError: if the stored position is not valid for the column.
+        PlanError: if reader or options have changed.
+        SourceError: if the position is not valid.
     """
     mark = state.watermark if state else None
     counted, _, reader = (mark.incarnation if mark else "").partition(_OF_READER)
@@ -331,7 +321,7 @@ class _FrameExtractor(Extractor):
 
 
 class _FrameExtraction(Extraction):
-    """A dataset's staged rows within the work unit's range, in any order. There are no positions between them."""
+    """A dataset's staged rows in the range, unordered and without positions between them."""
 
     def __init__(self, staged: StagedFrames, unit: WorkUnit) -> None:
         self._staged, self._unit = staged, unit
@@ -352,11 +342,7 @@ class _FrameExtraction(Extraction):
         self._is_whole = rows == frame.rows
 
     def actual_high(self) -> Watermark:
-        """Return the end of the work unit.
-
-        Raises:
-            SourceError: if not all rows were read.
-        """
+        """Return the end; raises SourceError if not all rows were read."""
         if not self._is_whole:
             raise SourceError(
                 "the rows that Spark staged were not read as a whole: the staging folder may have been emptied",

@@ -1,4 +1,4 @@
-"""Settings of the SQL, or the function, that the source `spark` applies to each dataset."""
+"""Settings of the transform of the source `spark`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.fs.secret_files import check_secret_files, with_secret_files_in
 from distcommit.sources.query_checks import Query, tables_in
 
 DATASET = "source"
-"""Name of the table with the dataset's rows in SQL."""
+"""Table name of the dataset's rows in SQL."""
 _DIALECT = "spark"
 _TABLE_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 Option = bool | int | float | str
@@ -91,25 +91,24 @@ class FrameTransform(SettingsModel):
 
     @property
     def name(self) -> str:
-        """Return the setting that is applied, for messages."""
+        """The setting that is applied, for messages."""
         return f"source.transform.{'sql' if self.sql else 'function'}"
 
     @property
     def identity(self) -> list[Any]:
-        """Return the settings that may change which rows the result of a row-wise transform has."""
+        """The settings that may change a row-wise result."""
         return [Query.of(self.sql, _DIALECT).id] if self.sql else [self.function, self.options]
 
     @property
     def query(self) -> str:
-        """Return the SQL without comments and `;` before and after it."""
+        """The SQL without outer comments and `;`."""
         return Query.of(self.sql, _DIALECT).body
 
     def load(self) -> Callable[[Any], Any]:
-        """Import the function, and return it with its options.
+        """Import the function with its options.
 
         Raises:
-            ConfigurationError: if a secret file is unreadable, the function can't be imported, or it does not accept a
-                DataFrame and the options.
+            ConfigurationError: if a secret file is unreadable, or the function can't be imported or called.
         """
         options = with_secret_files_in(self.options)
         return partial(load_function("source.transform", self.function, options), **options)

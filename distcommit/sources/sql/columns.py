@@ -1,4 +1,4 @@
-"""Columns of tables: Arrow types, SELECT expressions, and types that a watermark column can have."""
+"""Columns of tables: Arrow types and SELECT expressions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OF_SQLITE: Sequence[tuple[type[types.TypeEngine[Any]], Callable[[Any], Any]]] =
 
 
 class _Utf8(types.TypeDecorator[str]):
-    """Text type whose values the database compares by their UTF-8 bytes, independent of the collation."""
+    """Text that the database compares by UTF-8 bytes."""
 
     impl = types.LargeBinary
     cache_ok = True
@@ -64,10 +64,10 @@ class Column:
     """A column to read.
 
     Attributes:
-        name: the column's name.
-        type: the Arrow type of its values.
-        expression: the selected expression.
-        parse: converts the driver's value, if it is not null; None if Arrow accepts the driver's values.
+        name: in the table.
+        type: in Arrow.
+        expression: to select.
+        parse: converts the driver's value; None if Arrow accepts it.
     """
 
     name: str
@@ -76,11 +76,10 @@ class Column:
     parse: Callable[[Any], Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """Convert a driver's values to an array.
+        """Convert a driver's values.
 
         Raises:
-            ArrowException, TypeError, ValueError, OverflowError: if a value is not of the column's type. SQLite stores
-                any value in any column.
+            ArrowException, TypeError, ValueError, OverflowError: for a value of another type, as SQLite permits.
         """
         if self.parse is not None:
             values = [None if value is None else self.parse(value) for value in values]
@@ -89,7 +88,7 @@ class Column:
         return pa.array(values, self.type)
 
     def first_unreadable(self, values: Sequence[Any]) -> tuple[int, str] | None:
-        """Return the index of the first value that cannot be converted, and the reason; None if all can."""
+        """Return index and reason of the first unconvertible value, or None."""
         for index, value in enumerate(values):
             try:
                 self.array([value])
@@ -99,10 +98,10 @@ class Column:
 
 
 def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:
-    """Return a column by its declared type; None if no Arrow type corresponds to it.
+    """Return a column by its declared type; None if there is no Arrow type.
 
-    UUIDs and JSON are read as the database's text. From SQLite, decimals are read as floats, integers have 64 bits,
-    booleans must be 0 or 1, and times text in ISO 8601. MySQL's TIME is a duration and can't be read.
+    UUIDs and JSON are text. From SQLite, decimals are read as floats, integers have 64 bits, booleans must be 0 or 1,
+    and times text in ISO 8601. MySQL's TIME is a duration and can't be read.
     """
     if dialect == "sqlite" and (parse := next((by for kind, by in _OF_SQLITE if isinstance(declared, kind)), None)):
         return Column(name, _arrow_type(declared, dialect), sa.column(name, types.NullType()), parse)
@@ -120,9 +119,7 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
 
 
 def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
-    """Return the kind of a watermark column by its declared type; None if a watermark column can't have this type.
-    Times of SQLite are of kind text.
-    """
+    """Return a watermark column's kind, or None; times of SQLite are text."""
     if isinstance(declared, types.Integer):
         return Kind.INTEGER
     if isinstance(declared, types.DateTime):
@@ -132,9 +129,7 @@ def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
 
 
 def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind, dialect: str) -> sa.ColumnElement[Any]:
-    """Return the expression that compares and orders the watermark column. Text is compared byte by byte, as in
-    Python.
-    """
+    """Return the expression that orders the watermark column, text by bytes as in Python."""
     if kind is Kind.TEXT and dialect == "mysql":  # whose collations treat "a" and "a " as equal
         utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
         return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())

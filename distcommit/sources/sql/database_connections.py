@@ -1,4 +1,4 @@
-"""Connection to a database. Errors of the driver are converted to typed errors with a remedy."""
+"""Connection to a database, with typed errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Database"]
 
 _LOCK_TIMEOUT_S = 10
 _SILENCE_S = 600
-"""Seconds that MySQL waits for a client to read, and the client for an answer. The client has no keep-alive."""
+"""Seconds that MySQL and its client wait for each other, without keep-alive."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 _CONNECT: dict[str, dict[str, Any]] = {
     "postgresql": {**LIBPQ_TIME_LIMITS},
@@ -34,7 +34,7 @@ _READING: dict[str, dict[str, Any]] = {
 }
 _MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
 _MYSQL_CLIENT = 2000
-"""Error codes of this value and above are errors of the client's connection."""
+"""First of the client's error codes."""
 _AWAY = ("the database can't be reached, or closed the connection", "check the server, then run again")
 _REFUSALS = (
     (
@@ -50,7 +50,7 @@ _REFUSALS = (
     ),
     (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
 )
-"""Problems that a retry does not resolve: pattern of the server's text, problem, and remedy."""
+"""Permanent problems: pattern, problem and remedy."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -61,12 +61,12 @@ _SQLITE_TRANSIENT = {
 
 @dataclass(frozen=True)
 class Database:
-    """A database, with at most one connection, which is reused.
+    """A database with at most one connection.
 
     Attributes:
-        url: the URL without a password.
-        password: the user's password; empty for none. Masked in all messages.
-        tls: the setting `tls`.
+        url: without a password.
+        password: masked in messages; empty for none.
+        tls: the setting.
     """
 
     url: str
@@ -75,31 +75,29 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`postgresql`, `mysql` or `sqlite`."""
         return urlsplit(self.url).scheme
 
     @contextmanager
     def reading(self, table: str = "") -> Iterator[sa.Connection]:
-        """Connect if needed, and open a read-only transaction. It sees one snapshot if the database supports that.
+        """Connect and open a read-only transaction, of one snapshot if the database supports that.
 
         Raises:
-            TransientError: if the server can't be reached, or the connection breaks.
+            TransientError: if the server or the connection fails.
             SourceError: if the database rejects a statement.
-            ConfigurationError: if the database's driver is missing.
+            ConfigurationError: without driver.
         """
         with self.errors(table), self._engine.connect() as connection:
             yield connection.execution_options(**_READING.get(self.dialect, {}))
 
     @contextmanager
     def errors(self, table: str = "") -> Iterator[None]:
-        """Convert errors of SQLAlchemy and the driver to typed errors that name the table."""
+        """Convert errors to typed ones that name the table."""
         try:
             yield
         except (SQLAlchemyError, ValueError) as error:
             raise self._typed(error, table) from None
 
     def close(self) -> None:
-        """Close the connection. Safe to call twice."""
         self._engine.dispose()
 
     @cached_property
@@ -130,7 +128,7 @@ class Database:
         return engine
 
     def _open_file(self) -> sqlite3.Connection:
-        """Open a SQLite file read-only. A missing file is an error and is not created."""
+        """Open an existing SQLite file read-only."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
         return sqlite3.connect(f"file:{path}?mode=ro", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
 
@@ -168,9 +166,8 @@ class Database:
 
 
 def _settings(dialect: str) -> list[str]:
-    """Return the statements that begin a connection. They set times to UTC, make transactions read-only, and limit the
-    wait for a lock, so that a locked table fails only its own work unit.
-    """
+    """Return the first statements: UTC, read-only, and limited waits for locks, so that a locked table fails only its
+    own work unit."""
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
         return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_LOCK_TIMEOUT_S}s'", read_only]
@@ -189,9 +186,7 @@ def _settle(connection: Any, settings: Sequence[str]) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Return whether the connection or the server failed, and not the statement. A rejected user or password counts as
-    such a failure, because it affects all tables.
-    """
+    """Return whether connection or server failed; a rejected login counts, because it affects all tables."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)

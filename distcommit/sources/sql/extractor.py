@@ -1,4 +1,4 @@
-"""Extractor of tables and queries, which streams a range in the order of the watermark column, or a whole table."""
+"""Extractor of tables and queries."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["SqlExtractor"]
 
 
 class SqlExtractor(Extractor):
-    """Extractor of one task attempt. Work units share its connection.
+    """Extractor of one task attempt with one connection.
 
     Args:
-        database: the database. The extractor connects at its first work unit.
-        batch_rows: rows of a batch; more if more rows have one value of the watermark column.
+        database: connects at the first work unit.
+        batch_rows: exceeded by rows with one watermark value.
     """
 
     def __init__(self, database: Database, tables: Tables, batch_rows: int) -> None:
@@ -39,7 +39,7 @@ class SqlExtractor(Extractor):
         self._reading = ExitStack()
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Start reading. An earlier extraction is closed, even if it was not read to its end."""
+        """Start reading; an earlier extraction is closed."""
         self._reading.close()
         is_complete = not self._tables.rules_of(unit.dataset_urn).watermark
         return WholeExtraction(self, unit) if is_complete else SqlExtraction(self, unit)
@@ -49,7 +49,7 @@ class SqlExtractor(Extractor):
         self._database.close()
 
     def rows(self, unit: WorkUnit) -> Iterator[tuple[Table, Sequence[sa.Row[Any]]]]:
-        """Stream the rows of a work unit in one transaction."""
+        """Stream a work unit's rows in one transaction."""
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
@@ -60,7 +60,7 @@ class SqlExtractor(Extractor):
                 yield table, rows
 
     def all_rows(self, urn: str) -> Iterator[tuple[FullTable, Sequence[sa.Row[Any]]]]:
-        """Stream the rows of a whole table in one transaction."""
+        """Stream a table's rows in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
             reflected = self._reflected(connection, urn)
@@ -82,7 +82,7 @@ class SqlExtractor(Extractor):
 
 
 class SqlExtraction(Extraction):
-    """The rows of one range. All rows with one value are in one batch, so that reading can stop after any batch."""
+    """A range's rows; all with one value are in one batch, so that reading can stop after any."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -119,7 +119,7 @@ class SqlExtraction(Extraction):
         return batch
 
     def _positions(self, table: Table, rows: Sequence[Sequence[Any]]) -> list[Position]:
-        """Return the positions of rows. Raises SourceError if a value can't be a position."""
+        """Return positions; raises SourceError for an invalid value."""
         positions = list[Position]()
         for row in rows:
             try:
@@ -129,9 +129,7 @@ class SqlExtraction(Extraction):
         return positions
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Raise SourceError if a value repeats in a watermark column that the job file declares as the key, because the
-        database does not enforce such a key.
-        """
+        """Raise SourceError if a declared key repeats, because the database does not enforce it."""
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
@@ -157,7 +155,7 @@ class SqlExtraction(Extraction):
 
 
 class WholeExtraction(Extraction):
-    """All rows of a table, from one moment if the database has snapshots. There are no positions between rows."""
+    """A table's rows, from one moment if possible, without positions between them."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -172,7 +170,7 @@ class WholeExtraction(Extraction):
         self._is_whole = True
 
     def actual_high(self) -> Watermark:
-        """Return the end of the work unit. Raises SourceError if not all rows were read."""
+        """Return the end; raises SourceError if not all rows were read."""
         if not self._is_whole:
             raise SourceError(
                 "a table was not read to its end",
@@ -188,9 +186,7 @@ class WholeExtraction(Extraction):
 
 
 def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: WorkUnit) -> pa.RecordBatch:
-    """Convert rows to a batch, without values behind the table's columns. Raises SourceError, which names column and
-    row, if a value does not fit its column.
-    """
+    """Convert rows; raises SourceError with column and row if a value does not fit."""
     columns = table.columns
     values = list(zip(*rows, strict=True))[: len(columns)]
     arrays = list[pa.Array]()
@@ -215,7 +211,6 @@ def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: Wor
 
 
 def _row_name(table: Table | FullTable, row: Sequence[Any], unit: WorkUnit) -> str:
-    """Return the row's key, if it is read, and its value of the watermark column."""
     extract = extract_of(unit, None)
     names = [column.name for column in table.columns]
     keys = extract.keys if extract is not None else ()

@@ -1,4 +1,4 @@
-"""Warnings about tables whose changed rows are never read, because the watermark column is an integer key."""
+"""Warnings about tables whose changed rows are never read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _OF_TIMES = re.compile(r"(at|on|time|date|ts)$", re.IGNORECASE)
 def missed_update_warnings(
     reflected: Mapping[str, Reflected], select: Tables, table_type: str, dialect: str
 ) -> Iterator[str]:
-    """Yield a warning for each table that is read by an integer key although its rows may change.
+    """Yield warnings about tables read by an integer key although rows may change.
 
-    Rows may change if `table_type` is `snapshot_append`, or if the name of a column indicates a time of change, such as
-    `updated_at`. Snapshots and queries have no warning.
+    They may if `table_type` is `snapshot_append`, or if a column has a name like `updated_at`.
     """
     for name, table in sorted(reflected.items()):
         rules = select.rules_of(name)

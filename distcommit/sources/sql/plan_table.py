@@ -41,7 +41,7 @@ from distcommit.sources.watermark_column import (
 )
 
 MAX_COUNTED = 10_000
-"""Maximum number of rows above a range that are counted by an index. If there are more, this number is a minimum."""
+"""Most rows above a range that are counted by an index. If there are more, this number is a minimum."""
 _TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
 _PRESENT = "their times are not before the database's present second, and are read once they are"
 _LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"
@@ -52,7 +52,7 @@ __all__ = ["MAX_COUNTED", "QueryChangedError", "missing_values_warning", "plan_t
 
 
 class QueryChangedError(PlanError):
-    """A dataset whose position is of another query, or of a table instead of a query."""
+    """A position of another query, or of a table instead of a query."""
 
     id = "SOURCE_QUERY_CHANGED"
 
@@ -82,23 +82,20 @@ def plan_table(
     rows_per_unit: int,
     note: Callable[[str], None],
 ) -> tuple[DatasetPlan | None, DeferredRecords | None]:
-    """Plan the next range of one table. Return the plan, and the rows that are left for later runs.
-
-    The plan is None if the table has no new rows; the second value is None if no rows are left.
+    """Plan a table's next range. Return the plan, or None, and the rows left for later, or None.
 
     Args:
-        retried_end: end of a failed range that is read before newer rows; ignored if none of its rows exists any more.
-        from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
-            that is empty, so that its position is stored.
-        limit: approximate number of rows that one run reads, 0 for all. Rows with one value are read together.
-        rows_per_unit: approximate number of rows of a work unit. Rows with one value are in one work unit.
-        note: called with each warning about a planned table.
+        retried_end: of a failed range to read first; ignored if none of its rows exists.
+        from_latest: whether a new table begins at its end, by a work unit that stores the position.
+        limit: approximate rows of a run, 0 for all.
+        rows_per_unit: approximate.
+        note: receives warnings.
 
     Raises:
         QueryChangedError: if the stored position is of another query, or of a table instead of a query.
-        PlanError: if the stored position is above the greatest value of a column of integers or text.
-        SourceError: if the stored position is not one of the column, the column has values that can't be positions or
-            is no longer unique, or a column of text has a lookback.
+        PlanError: if the position is above the greatest integer or text.
+        SourceError: if the position is not of the column, values can't be positions or are not unique, or text has a
+            lookback.
     """
     stored = _stored(table, state)
     newest_end, greatest = _end(connection, table, stored, note)
@@ -121,9 +118,7 @@ def plan_table(
 
 
 def missing_values_warning(connection: sa.Connection, table: Table) -> str:
-    """Return a warning about rows without a value in the watermark column, which are never read; empty if there are
-    none.
-    """
+    """Return a warning about rows without a watermark value; empty if there are none."""
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
@@ -142,7 +137,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Numbers of rows in a range, and above it. `is_minimum`: whether more rows may be above."""
+    """Rows in a range and above it; `is_minimum`: whether more may be above."""
 
     rows: int
     above: int
@@ -155,13 +150,10 @@ class _Counts:
 def _count(
     connection: sa.Connection, table: Table, low: Position, high: Position, greatest: Position | None
 ) -> _Counts:
-    """Count the rows of [low, high) and the rows at or above `high`.
+    """Count the rows of [low, high) and above.
 
-    If the column has an index, the rows above are counted in a bounded query, otherwise with those of the range. If the
-    range is empty then, the number above is a minimum: 1 if `greatest` proves that a row exists.
-
-    Args:
-        greatest: greatest value of the column; None if it was not queried or does not exist.
+    With an index, rows above are counted in a bounded query. If the range is empty, their number is a minimum: 1 if
+    `greatest` proves a row.
     """
     has_above = greatest is None or at_or_past(greatest, high)
     if high != low and has_above and not table.is_indexed:
@@ -189,7 +181,6 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """Split a range into consecutive work units. Rows with one value are in one work unit."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
@@ -217,9 +208,8 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
 def _end(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> tuple[Position, Position | None]:
-    """Return the end of the range that may be read now, and the greatest value of the column if it was queried. Raises
-    the errors of `plan_table` about integers and text.
-    """
+    """Return the end that may be read now, and the greatest value if queried. Raises the errors of `plan_table` about
+    integers and text."""
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
         return _end_of_times(connection, table, stored, note), None
@@ -250,9 +240,8 @@ def _end(
 def _end_of_times(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> Position:
-    """Return the end of the range of a column of times. Before the first run, pass a warning to `note` if rows that are
-    inserted later would never be read.
-    """
+    """Return the end of a column of times. Before the first run, warn if rows that are inserted later would never be
+    read."""
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
@@ -304,9 +293,7 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """Return the end of a range of about `limit` rows: the value of the row after them. If all of them have that value,
-    return the next greater one.
-    """
+    """Return the end after about `limit` rows: the next row's value, or if all have it, the next greater one."""
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
     if at != first:

@@ -1,4 +1,4 @@
-"""Planner of all tables and queries on one connection. A table's problem is yielded, and the others are planned."""
+"""Planner of all tables and queries on one connection; a table's problem does not affect the others."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ _OR_SELECT = ", or grant this user SELECT on them"
 
 
 class PlanRules(Protocol):
-    """The source settings for planning."""
-
     @property
     def selection(self) -> Tables:
         """Tables and queries of the job, with their rules."""
@@ -45,24 +43,24 @@ class PlanRules(Protocol):
 
     @property
     def start(self) -> str:
-        """Start of tables that were never read: `earliest` or `latest`."""
+        """`earliest` or `latest` for new tables."""
 
     @property
     def records_per_work_unit(self) -> int:
-        """Approximate rows of a work unit."""
+        """Approximate rows."""
 
     @property
     def records_per_dataset(self) -> int:
-        """Approximate rows of a table that one run reads; 0 for all."""
+        """Approximate rows of a run; 0 for all."""
 
 
 def plan_tables(
     database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Yield the plans, problems and remaining rows of the tables and queries for which `predicate` is true.
+    """Yield plans, problems and remaining rows of the selected tables.
 
     Raises:
-        TransientError: if the server can't be reached, or the connection breaks.
+        TransientError: if server or connection fails.
         SourceError: if the tables can't be listed.
     """
     select = rules.selection
@@ -87,14 +85,11 @@ def plan_tables(
 
 
 def describe_tables(database: Database, select: Tables, table_type: str) -> str:
-    """Return how many tables and queries are selected, and in further lines the warnings about the first `_CHUNK`
-    tables.
-
-    Closes the database.
+    """Return the number of selected tables, and warnings about the first `_CHUNK`; closes the database.
 
     Raises:
         SourceError: if a listed table is missing.
-        TransientError: if the server can't be reached, or the connection breaks.
+        TransientError: if server or connection fails.
     """
     try:
         with database.reading() as connection:
@@ -176,7 +171,7 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables together. If the database rejects that, return nothing; they are then described one by one."""
+    """Describe tables together; none if the database rejects that, so that they are described one by one."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)

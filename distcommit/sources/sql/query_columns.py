@@ -1,4 +1,4 @@
-"""Names and types of a query's columns, which the database reports without reading a row."""
+"""A query's columns, described without reading a row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _POSTGRESQL: Mapping[int, types.TypeEngine[Any]] = {
     2950: types.Uuid(),
     3802: postgresql.JSONB(),
 }
-"""Column types by PostgreSQL's built-in oids, which never change."""
+"""By built-in oid."""
 _POSTGRESQL_EXTENSIONS: Mapping[str, types.TypeEngine[Any]] = {"citext": postgresql.CITEXT()}
 _NUMERIC = 1700
 _OTHER_TYPES = sa.text("SELECT oid, CAST(typtype AS text), typname FROM pg_type WHERE oid IN :oids")
@@ -58,7 +58,7 @@ _MYSQL: Mapping[int, types.TypeEngine[Any]] = {
     14: types.Date(),
     245: types.JSON(),
 }
-"""Column types by the type number of MySQL's protocol."""
+"""By type number of MySQL's protocol."""
 _MYSQL_DECIMAL, _MYSQL_TEXTS = 246, {15, 249, 250, 251, 252, 253, 254}
 _UNSIGNED, _ENUM_OR_SET, _BYTES = 32, 256 | 2048, 63
 _VIEW, _EMPTY = "distcommit_columns", "distcommit_affinities"
@@ -73,11 +73,10 @@ class _Unknown(types.NullType):
 
 
 def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Reflected:
-    """Return the columns of a query. All of them are nullable, and none is unique, because the database does not report
-    keys of queries.
+    """Return a query's columns, which are nullable and without keys.
 
     Args:
-        connection: a connection in a transaction that is rolled back.
+        connection: in a transaction that is rolled back.
 
     Raises:
         SourceError: if the query has two columns with one name.
@@ -103,7 +102,7 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
 
 
 def _twice(names: list[str], dialect: str) -> list[str]:
-    """Return the names that several columns have. SQLite treats `ID` as `id`, and names a second one `id:1`."""
+    """Return names of several columns; SQLite treats `ID` as `id`, and names a second one `id:1`."""
     if dialect == "sqlite":
         lower = {name.lower() for name in names}
         numbered = ((name.lower(), name.lower().rpartition(":")) for name in names)
@@ -112,7 +111,6 @@ def _twice(names: list[str], dialect: str) -> list[str]:
 
 
 def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """Return columns by their oids. The server reports the base type of a domain."""
     described = _cursor(result).description
     other_codes = {field.type_code for field in described} - {*_POSTGRESQL, _NUMERIC}
     declared = dict(_POSTGRESQL)
@@ -142,9 +140,8 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """Return columns of a temporary view, which has the declared types of the tables' columns. Types of computed
-    columns are those of CAST, from an empty temporary table. Both end with the transaction.
-    """
+    """Return columns of a temporary view; computed ones have the type of CAST, from a temporary table. Both end with
+    the transaction."""
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():

@@ -1,4 +1,4 @@
-"""Tables and queries with their watermark column, and the SELECT statements that read a range of them."""
+"""SELECT statements for tables and queries."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class FullTable:
     """A table or query that is read whole.
 
     Attributes:
-        name: name of the table and of the dataset.
-        rules: its settings in the job file, such as the condition `where`.
-        source: the FROM clause.
-        columns: columns to read.
+        name: also of the dataset.
+        rules: from the job file.
+        source: for FROM.
+        columns: to read.
     """
 
     name: str
@@ -36,7 +36,6 @@ class FullTable:
     columns: tuple[Column, ...]
 
     def rows(self) -> sa.Select[Any]:
-        """Select all rows, in any order."""
         return self._of(*(column.expression for column in self.columns))
 
     def count(self) -> sa.Select[Any]:
@@ -48,19 +47,19 @@ class FullTable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or query that is read in ranges of its watermark column.
+    """A table or query that is read in ranges.
 
     Attributes:
-        name: name of the table and of the dataset.
-        rules: its settings in the job file, such as the condition `where`.
-        source: the FROM clause.
-        columns: columns to read.
-        mark: expression of the watermark column.
-        kind: type of the watermark column.
-        has_zone: whether times have a time zone.
-        is_unique: whether the watermark column is unique.
+        name: also of the dataset.
+        rules: from the job file.
+        source: for FROM.
+        columns: to read.
+        mark: expression of the watermark.
+        kind: of the watermark.
+        has_zone: of times.
+        is_unique: of the watermark.
         is_indexed: whether an index finds the rows above a position.
-        may_be_null: whether the watermark column may be null.
+        may_be_null: of the watermark.
     """
 
     name: str
@@ -76,76 +75,64 @@ class Table:
 
     @property
     def incarnation(self) -> str:
-        """Incarnation of the positions: column, type and, for a query, its id."""
+        """Column, type and a query's id."""
         query = self.rules.query
         return self.column if query is None else f"{self.column}{QUERY_SEPARATOR}{query.id}"
 
     @property
     def column(self) -> str:
-        """Name and type of the watermark column."""
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Select the rows of [low, high) in the order of the watermark column. Its value is the last column of each
-        row.
-        """
+        """Select [low, high) in order; the last column is the watermark."""
         selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
         return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
 
     def count(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Count the rows of [low, high)."""
         return self._of(sa.func.count()).where(*self._within(low, high))
 
     def count_from(self, position: Position, most: int) -> sa.Select[Any]:
-        """Count the rows at or above a position, up to `most` of them."""
+        """Count at most `most` rows from a position on."""
         rows = self._of(sa.literal_column("1").label("one")).where(self.mark >= self._bound(position), *self._chosen())
         return sa.select(sa.func.count()).select_from(rows.limit(most).subquery())
 
     def count_both(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Count the rows of [low, high), and those at or above `high`, in one pass over the table."""
+        """Count [low, high) and the rows above, in one pass."""
         is_below = self.mark < self._bound(high)
         counts = (sa.func.count(sa.case((is_below, 1))), sa.func.count(sa.case((sa.not_(is_below), 1))))
         return self._of(*counts).where(*self._from(low), *self._chosen())
 
     def newest(self) -> sa.Select[Any]:
-        """Select the greatest value of the watermark column; null if there is none."""
         return self._of(sa.func.max(self.mark)).where(*self._chosen())
 
     def nulls(self) -> sa.Select[Any]:
-        """Count the rows without a value in the watermark column."""
         return self._of(sa.func.count()).where(self.mark.is_(None), *self._chosen())
 
     def value_after(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select the value of the watermark column in the row that follows the first `rows` rows of [low, high)."""
+        """Select the watermark of the row after the first `rows` of [low, high)."""
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
     def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select every `rows`-th row of [low, high), beginning with the first: its value of the watermark column and
-        its number.
-        """
+        """Select watermark and number of every `rows`-th row of [low, high), from the first on."""
         number = sa.func.row_number().over(order_by=self.mark).label("number")
         numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
         chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
         return chosen.order_by(numbered.c.number)
 
     def next_value(self, position: Position, high: Position) -> sa.Select[Any]:
-        """Select the lowest value between a position and `high`, both excluded; null if there is none."""
+        """Select the lowest value between both bounds, exclusive."""
         between = (self.mark > self._bound(position), self.mark < self._bound(high))
         return self._of(sa.func.min(self.mark)).where(*between, *self._chosen())
 
     def position(self, value: Any) -> Position:
-        """Return the position of a value of the watermark column.
-
-        Raises:
-            SourceError: if the value can't be a position.
-        """
+        """Return a value's position; raises SourceError."""
         try:
             return position_of(self.kind, value)
         except ValueError as error:
             raise self.position_error(error) from error
 
     def position_error(self, error: ValueError, row: str = "") -> SourceError:
-        """Return the error for a value that can't be a position. `row` is the name of the row; empty if unknown."""
+        """Return the error of an invalid position."""
         return SourceError(
             "a value of the watermark column can't be a position",
             id="WATERMARK_VALUE_INVALID",
@@ -178,10 +165,10 @@ class Table:
 
 
 def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
-    """Return a table that is read in ranges.
+    """Return a table to read in ranges.
 
     Raises:
-        SourceError: if the watermark column, or a column to read, is missing or has an unsupported type.
+        SourceError: if a column is missing or has an unsupported type.
     """
     declared = {column["name"]: column for column in reflected.columns}
     columns = _columns(name, reflected, rules, dialect)
@@ -204,16 +191,16 @@ def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, s
 
 
 def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> FullTable:
-    """Return a table that is read whole.
+    """Return a table to read whole.
 
     Raises:
-        SourceError: if a column to read is missing or has an unsupported type.
+        SourceError: if a column is missing or has an unsupported type.
     """
     return FullTable(name, rules, source_of(name, rules, schema), _columns(name, reflected, rules, dialect))
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """Return the FROM clause. A query is put in brackets, with the closing one on a line of its own."""
+    """Return the FROM clause; a query's closing bracket is on its own line, after comments."""
     if rules.query is None:
         return sa.table(name, schema=schema)
     body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter

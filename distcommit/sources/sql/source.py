@@ -187,9 +187,8 @@ class SqlSource(DescribedSource):
         return not self.is_snapshot
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the database's name (the path of a SQLite file), because servers may be renamed, and the schema. The
-        watermark column and the query are not among them: they are in the incarnation of each dataset's watermark.
-        """
+        """Return database (path of a SQLite file) and schema, because servers may be renamed. Watermark column and
+        query are in the incarnations."""
         return {
             "database": FixedSetting(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": FixedSetting(self.schema_name or "", _ANOTHER_DATABASE),
@@ -211,22 +210,19 @@ class SqlSource(DescribedSource):
         return (*self.tables, *self.queries)
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the extract. The planner adds the primary key."""
         column = self.selection.rules_of(dataset_urn).watermark
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
         kind = TableType(self.table_type)
         return self.described(Extract(namespace, dataset_urn, kind, (), (column,) if column else ()))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned, idle tables that have new rows, on one connection.
+        """Plan owned, idle tables with new rows.
 
-        A table's problem is reported, and the others are planned. Rows without a value in the watermark column are a
-        problem of a table that is planned nevertheless. Rows that are left for later runs are counted
-        (`DeferredRecords`).
+        Rows without a watermark value are a problem of a table that is planned nevertheless.
 
         Raises:
-            TransientError: if the server can't be reached, or the connection breaks.
-            ConfigurationError: if SQLAlchemy or the database's driver is missing.
+            TransientError: if server or connection fails.
+            ConfigurationError: without SQLAlchemy or driver.
         """
         database = self._database()
         from distcommit.sources.sql.plan_tables import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
@@ -248,7 +244,7 @@ class SqlSource(DescribedSource):
             return describe_tables(database, self.selection, self.table_type)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return the stored incarnations of datasets whose column and query are still those of the job file."""
+        """Return stored incarnations whose column and query are those of the job file."""
         rules = {urn: self.selection.rules_of(urn) for urn in states}
         return {
             urn: stored
@@ -257,16 +253,14 @@ class SqlSource(DescribedSource):
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the positions that no watermark column can have. Only the next plan compares a position with its
-        column.
-        """
+        """Yield positions that no column can have; only a plan compares them with the column."""
         return position_problems(datasets, self.selection)
 
     def open(self) -> SqlExtractor:
-        """Return an extractor that connects at its first work unit.
+        """Return an unconnected extractor.
 
         Raises:
-            ConfigurationError: if SQLAlchemy or the database's driver is missing.
+            ConfigurationError: without SQLAlchemy or driver.
         """
         database = self._database()
         from distcommit.sources.sql.extractor import SqlExtractor  # noqa: PLC0415 - a job file is read without SQLAlchemy

@@ -1,4 +1,4 @@
-"""Reflection of tables: their columns, keys and indexes, as the database describes them."""
+"""Reflection of tables: columns, keys and indexes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.o
 _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
-"""Selects tables that other tables inherit from. Their keys and indexes do not cover rows of the inheriting tables.
-Partitioned tables are not among them."""
+"""Tables that others inherit from, whose keys and indexes do not cover all rows; not partitioned ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """Description of a table by the database.
+    """A table, as the database describes it.
 
     Attributes:
-        columns: all columns.
-        unique: columns that are unique by themselves.
-        keys: columns of the primary key.
-        indexed: columns that an index over all rows begins with.
+        columns: all.
+        unique: by themselves.
+        keys: primary.
+        indexed: first columns of indexes over all rows.
     """
 
     columns: list[ReflectedColumn]
@@ -44,11 +43,7 @@ class Reflected:
     indexed: frozenset[str] = frozenset()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
-        """Return the description with the keys that the job file declares.
-
-        Raises:
-            SourceError: if a key is not a column.
-        """
+        """Add the job file's keys; raises SourceError if one is not a column."""
         if not keys:
             return self
         names = [column["name"] for column in self.columns]
@@ -65,10 +60,9 @@ class Reflected:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """Return the tables that a pattern may match.
+    """Return tables for patterns.
 
-    Views are absent. In PostgreSQL partitions and inheriting tables are absent, too, because they are read with their
-    parent.
+    Views are absent, and in PostgreSQL partitions and inheriting tables, which are read with their parent.
     """
     names = sa.inspect(connection).get_table_names(schema)
     if connection.dialect.name != "postgresql":
@@ -78,7 +72,7 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 
 
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables and views together. Missing ones are absent from the result."""
+    """Describe existing tables and views together."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
     with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)
@@ -107,11 +101,7 @@ def _is_partial(index: ReflectedIndex) -> bool:
 
 
 def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe one table or view.
-
-    Raises:
-        NoSuchTableError: if it does not exist.
-    """
+    """Describe a table or view; raises NoSuchTableError."""
     tables = reflect(connection, [name], schema)
     if name not in tables:
         raise NoSuchTableError(name)
@@ -119,18 +109,14 @@ def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> R
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe the columns of one table or view, without keys and indexes.
-
-    Raises:
-        NoSuchTableError: if it does not exist.
-    """
+    """Describe columns without keys and indexes; raises NoSuchTableError."""
     with types_may_be_unknown():
         return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
 
 
 @contextmanager
 def types_may_be_unknown() -> Iterator[None]:
-    """Suppress SQLAlchemy's warnings about unknown types. `column_of` rejects such a column if it is to be read."""
+    """Suppress warnings about unknown types, which `column_of` rejects."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
         yield

@@ -1,4 +1,4 @@
-"""Selection of tables and queries, with their rules. Must not import SQLAlchemy."""
+"""Selection of tables and queries; must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distcommit.sources.query_checks import Query, tables_in
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 QUERY_SEPARATOR = " of query "
-"""Text between the column and the query's id in the incarnation of a query's positions."""
+"""Between column and query id in an incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class TableRules:
     """The rules of one table or query.
 
     Attributes:
-        watermark: the watermark column; empty if each run reads the whole table.
-        lookback: distance of the range's end from the greatest value, or from the present; seconds for times.
-        columns: columns to read; empty for all.
-        where: a condition in SQL; empty for all rows.
-        keys: columns that the job file declares as unique together.
-        query: the query; None for the table of that name.
-        to_newest: whether a range of times ends before the greatest time instead of the present.
+        watermark: its column; empty to read the whole table.
+        lookback: from the greatest value or the present; seconds for times.
+        columns: empty for all.
+        where: in SQL; empty for all rows.
+        keys: declared by the job file.
+        query: None for a table.
+        to_newest: whether times end before the greatest one, not the present.
     """
 
     watermark: str
@@ -41,23 +41,21 @@ class TableRules:
 
     @property
     def query_id(self) -> str:
-        """The id of the query; empty for a table."""
+        """Empty for a table."""
         return self.query.id if self.query is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The selected tables and queries, and the rules of all of them.
-
-    A table is selected by its name or by a pattern of its whole name, unless it is excluded.
+    """Tables that are named or match a pattern with their whole name, unless excluded.
 
     Attributes:
-        schema: schema of the tables; None for the connection's own.
-        names: names of tables.
-        patterns: regular expressions of names of tables.
-        exclude: names of excluded tables.
-        exclude_patterns: regular expressions of names of excluded tables.
-        rules: rules of tables that are not in `overrides`.
+        schema: None for the connection's own.
+        names: of tables.
+        patterns: of names.
+        exclude: names.
+        exclude_patterns: of names.
+        rules: without `overrides`.
         overrides: rules of single tables, and of each query.
     """
 
@@ -73,7 +71,7 @@ class Tables:
         return isinstance(name, str) and (self.rules_of(name).query is not None or self.has_table(name))
 
     def has_table(self, table: str) -> bool:
-        """Return whether a table of that name is selected. The table need not exist."""
+        """Return whether a table, which need not exist, is selected."""
         if table in self.exclude or _matches(self.exclude_patterns, table):
             return False
         return table in self.names or _matches(self.patterns, table)
@@ -91,14 +89,10 @@ def _matches(patterns: tuple[str, ...], table: str) -> bool:
 
 
 def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
-    """Return whether the source reads a target, directly or by a query that names it after FROM or JOIN.
+    """Return whether the source reads a target, directly or by a query.
 
-    Tables are compared by name, and in queries without case. If `schema` is None, a table of any schema counts as read.
-    Tables that a view reads are not detected.
-
-    Args:
-        target: the table that a sink writes to.
-        schema: schema of the source's tables; None for the connection's own.
+    Names in queries ignore case. Without `schema`, a table of any schema counts. Tables that a view reads are not
+    detected.
     """
     its_schema, _, table = target.name.rpartition(".")
     if target.kind != "table" or not target.is_in(database_address(url)):
@@ -116,13 +110,13 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
 
 
 def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
-    """Return whether an incarnation has that watermark column and that query; `query_id` is empty for a table."""
+    """Return whether an incarnation has that column and query."""
     counted, _, of = incarnation.partition(QUERY_SEPARATOR)
     return counted.rpartition(":")[0] == column and of == query_id
 
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
-    """Yield the problems of positions that no kind of column can have."""
+    """Yield the problems of invalid positions."""
     for urn, positions in datasets.items():
         if urn not in tables:
             yield f"{urn!r} is not a table or query of this job (see source.tables, table_patterns, exclude, queries)"

@@ -1,4 +1,4 @@
-"""The folders of a job: their claims and run markers, task output, tombstones, and safe deletion.
+"""The folders of a job: claims, run markers, task output, tombstones, and safe deletion.
 
-Functions must not follow a link out of a root. Start reading at `staging`.
+Must not follow a link out of a root. Start reading at `staging`.
 """

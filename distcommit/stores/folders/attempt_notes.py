@@ -1,7 +1,6 @@
-"""Marker files in task output: the attempt may have left data at a sink's target.
+"""Marker files beside attempts' folders: the attempt may have left data at a sink's target.
 
-The marker is beside the attempt's folder: `<epoch>/<bucket>/<work unit>.<attempt>.open`. It contains the names of the
-sinks, one a line.
+`<epoch>/<bucket>/<work unit>.<attempt>.open` contains the names of the sinks, one a line.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ class NotedAttempt:
     """An attempt with a marker file.
 
     Attributes:
-        epoch: epoch of the attempt's run.
-        work_unit_id: work unit of the attempt.
-        attempt: id of the attempt.
-        folder: folder of the attempt, relative to the staging root. The folder may be gone.
-        sinks: names of the sinks that the attempt's writers write to.
+        epoch: of the attempt's run.
+        work_unit_id: of the attempt.
+        attempt: its id.
+        folder: relative to the staging root; may be gone.
+        sinks: names of its writers' sinks.
     """
 
     epoch: int
@@ -35,13 +34,13 @@ class NotedAttempt:
 
 
 def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Make created and deleted markers of a run in a bucket durable."""
+    """Make created and deleted markers durable."""
     fs.sync([f"{staging_root}/{bucket_folder(epoch, bucket)}"], staging_root)
 
 
 def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable[str]) -> None:
-    """Create an attempt's marker, durably if the bucket's folder is durable. `make_notes_durable` makes the folder
-    durable; planning calls it once for each bucket of a run.
+    """Create an attempt's marker, durable once `make_notes_durable` was called for the bucket's folder, as planning
+    does.
 
     Raises:
         OSError: if the marker cannot be created. The caller must not open the attempt's writers then.
@@ -50,7 +49,7 @@ def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable
 
 
 def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> list[NotedAttempt]:
-    """Return the attempts of a run in a bucket that have a marker, sorted by name."""
+    """Return the marked attempts of a run in a bucket, sorted by name."""
     folder = bucket_folder(epoch, bucket)
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
     noted = []
@@ -75,7 +74,7 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 
 
 def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Delete temporary files of markers that a dead run did not finish."""
+    """Delete temporary marker files of a dead run."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name) and not entry.is_folder:
@@ -83,7 +82,7 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
-    """Delete the markers of these attempts. Missing markers are ignored."""
+    """Delete existing markers."""
     run_parallel(
         fs.parallel_calls, lambda attempt: fs.delete(f"{staging_root}/{attempt_note(attempt.folder)}"), list(noted)
     )

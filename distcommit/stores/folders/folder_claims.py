@@ -21,10 +21,10 @@ class Owner(msgspec.Struct, frozen=True):
     """The claim of a folder.
 
     Attributes:
-        version: format version.
-        store_id: id of the job's store.
-        job: name of the job that stages or publishes in the folder.
-        store: path of the store when it claimed the folder.
+        version: of the format.
+        store_id: of the job's store.
+        job: that uses the folder.
+        store: its path at the claim.
     """
 
     version: int
@@ -34,12 +34,12 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
-    """Claim `root` for the owner, durably, if it is unclaimed. `read_only`: only compare an existing claim.
+    """Claim an unclaimed root, durably; with `read_only`, only compare.
 
     Raises:
-        StaleStoreError: if another store of the same job has claimed it.
+        StaleStoreError: if another store of the job has claimed it.
         ConfigurationError: if another job has claimed it.
-        UnknownVersionError, CorruptError: if the claim cannot be read.
+        UnknownVersionError, CorruptError: for an unreadable claim.
     """
     current_owner = read_claim(fs, root)
     if current_owner is None and read_only:
@@ -56,11 +56,7 @@ def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -
 
 
 def read_claim(fs: FileSystem, root: str) -> Owner | None:
-    """Return the claim of a folder; None if it is unclaimed.
-
-    Raises:
-        UnknownVersionError, CorruptError: if the claim cannot be read.
-    """
+    """Return a folder's claim, or None; raises UnknownVersionError or CorruptError."""
     path = f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
     try:
         return decode_document(
@@ -77,7 +73,7 @@ def read_claim(fs: FileSystem, root: str) -> Owner | None:
 
 
 def wrong_owner_error(root: str, owner: Owner, job: str, store: str = "no store") -> DistcommitError:
-    """Return the error for a folder that another job or store has claimed."""
+    """Return the error for another job's or store's folder."""
     if owner.job == job:
         return StaleStoreError(
             "the folder was filled from another store of the job",

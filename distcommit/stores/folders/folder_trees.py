@@ -8,11 +8,11 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 def delete_tree(fs: FileSystem, folder: str) -> int:
-    """Delete a folder with its content, bottom up. Return the number of deleted files. A missing folder is ignored.
+    """Delete a folder bottom up, if it exists; return the number of files.
 
-    Nothing is synced: to make the deletion durable, sync the parent folder. After a crash the next call deletes the
-    rest. If a marker file in the folder makes the other files valid, the caller must delete the marker first and sync.
-    Files that other processes add in the meantime may remain, with the folders above them.
+    To make it durable, sync the parent; after a crash the next call deletes the rest. If a marker file in the folder
+    makes the others valid, the caller must delete it first and sync. Files that other processes add meanwhile may
+    remain.
     """
     if fs.delete_folder(folder):  # usually its content has been moved away
         return 0
@@ -22,7 +22,7 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """Delete an entry of `folder`, a file or a folder with its content. Return the number of deleted files."""
+    """Delete a file or a tree; return the number of files."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)
@@ -30,7 +30,7 @@ def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
 
 
 def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    """Yield all files below a folder, sorted by name."""
+    """Yield all files, sorted by name."""
     for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
         if entry.is_folder:
             yield from files_below(fs, f"{folder}/{entry.name}")

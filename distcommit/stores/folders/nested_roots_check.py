@@ -1,4 +1,4 @@
-"""Check that no folder of a job is inside a folder of another job, because their files would be mixed up."""
+"""Check that no folder of a job is inside another job's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from distcommit.stores.folders.folder_claims import read_claim
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:
-    """Check that none of a job's folders is inside a folder that a job has claimed, or inside a store.
-
-    Costs two operations for each parent folder.
+    """Check that no folder is inside a claimed one or a store, by two operations for each parent.
 
     Raises:
         ConfigurationError: if one of them is.
@@ -36,7 +34,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
 
 
 def first_published(fs: FileSystem, root: str) -> str | None:
-    """Return the first published file below a folder; None if there is none.
+    """Return the first published file, or None.
 
     Raises:
         ConfigurationError: if a subfolder belongs to a job.
@@ -64,7 +62,7 @@ def _parents(root: str) -> Iterator[str]:
 
 
 def _job_folder(fs: FileSystem, folder: str) -> str:
-    """Return a description of the job's folder at this path; empty if there is none."""
+    """Describe a job's folder at this path; empty if there is none."""
     return "the store of a job" if _is_store(fs, folder) else _claim_of(fs, folder)
 
 

@@ -15,9 +15,9 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 class Marker(StrEnum):
     """The kinds of run markers in an output.
 
-    BEGAN: the run may publish. ENDED: the run has ended. CLEAN: the run has ended and left no sequence open. REBUILD: a
-    rebuild is in progress; no run starts in the meantime. UNSEALED: the run publishes before it seals (at-least-once),
-    so that the published files of its epoch may be only a part of what it has read.
+    BEGAN: the run may publish. ENDED: the run has ended. CLEAN: as ENDED, without open sequences. REBUILD: a rebuild is
+    in progress; no run starts. UNSEALED: the run publishes before it seals (at-least-once), so that its published files
+    may be only a part of what it has read.
     """
 
     BEGAN = "began"
@@ -28,7 +28,7 @@ class Marker(StrEnum):
 
 
 def read_markers(fs: FileSystem, output: str) -> dict[Marker, int]:
-    """Return the newest epoch of each marker; 0 if there is none."""
+    """Return each marker's newest epoch, or 0."""
     newest = dict.fromkeys(Marker, 0)
     for entry in fs.list_folder(f"{output}/{OWNERSHIP_FOLDER}"):
         epoch, mark = run_marker_of(entry.name) or (0, "")
@@ -38,12 +38,11 @@ def read_markers(fs: FileSystem, output: str) -> dict[Marker, int]:
 
 
 def newest_end(run_markers: dict[Marker, int]) -> int:
-    """Return the newest ended epoch of these markers."""
     return max(run_markers[Marker.ENDED], run_markers[Marker.CLEAN])
 
 
 def put_run_marker(fs: FileSystem, output: str, epoch: int, mark: Marker) -> None:
-    """Put a marker, durably, and delete older markers of the same kind."""
+    """Put a marker, durably, then delete older ones of its kind."""
     folder = f"{output}/{OWNERSHIP_FOLDER}"
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{run_marker_name(epoch, mark)}", b"")

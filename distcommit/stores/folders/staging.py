@@ -1,4 +1,4 @@
-"""Task output: each attempt at a work unit has its own staging folder, to which no other attempt writes."""
+"""Task output: each attempt has its own staging folder, to which no other writes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ _MISSING = -1
 
 
 def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Create the folder of a bucket's attempts of this run. Idempotent."""
     fs.make_folders(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
 def make_area(
     fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
 ) -> StagingArea:
-    """Create the attempt's folder, under a unique name.
+    """Create the attempt's uniquely named folder.
 
     Raises:
-        FileNotFoundError: if the bucket's folder is gone. The run is over, and this attempt is a zombie.
+        FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
     """
     prefix = attempt_folder(attempt.epoch, bucket, attempt.work_unit_id, attempt.attempt)
     path = f"{staging_root}/{prefix}"
@@ -39,7 +38,7 @@ def make_area(
 
 
 def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:
-    """Return attempt folders (relative to the staging root) by work unit."""
+    """Return attempt folders, relative to the staging root, by work unit."""
     folder = bucket_folder(epoch, bucket)
     attempts: dict[str, list[str]] = {}
     for entry in fs.list_folder(f"{staging_root}/{folder}"):
@@ -49,12 +48,12 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
 
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
-    """Delete attempt folders with their content. Return the number of deleted files. Missing folders are ignored."""
+    """Delete attempt folders; return the number of files."""
     return sum(run_parallel(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
 def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
-    """Delete all staged files of a bucket's attempts of an older run. Return the number of deleted files."""
+    """Delete a bucket's staged files of an older run; return their number."""
     folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]
     files = remove_attempts(fs, staging_root, folders)
     remove_empty(fs, staging_root, epoch, bucket)
@@ -62,22 +61,19 @@ def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> i
 
 
 def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
-    """Return the buckets with staged files of a run, including buckets above the present number of buckets."""
+    """Return the buckets with staged files of a run, also above the present number of buckets."""
     buckets = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
     return sorted(bucket for bucket in buckets if bucket is not None)
 
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Remove a bucket's folder and its epoch's folder if they are empty.
-
-    Afterwards a zombie of that epoch cannot write there.
-    """
+    """Remove the empty folders of a bucket and its epoch, so that a zombie of that epoch cannot write there."""
     remove_empty_bucket(fs, staging_root, epoch, bucket)
     remove_empty_epoch(fs, staging_root, epoch)
 
 
 def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Remove a bucket's folder if it is empty. The caller removes the epoch's folder after its last bucket."""
+    """Remove a bucket's empty folder; the caller removes the epoch's."""
     fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
@@ -86,27 +82,23 @@ def remove_empty_epoch(fs: FileSystem, staging_root: str, epoch: int) -> None:
 
 
 def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
-    """Return the epochs that have a folder in task output."""
     return sorted(epoch for e in fs.list_folder(staging_root) if (epoch := epoch_of(e)) is not None)
 
 
 def epoch_of(entry: FolderEntry) -> int | None:
-    """Return the epoch of an entry of the staging root; None if it is not an epoch's folder."""
+    """Return an entry's epoch, or None."""
     is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
     return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
 
 
 def swept_epochs(staged: Iterable[int], epoch: int, fold: Fold) -> list[int]:
-    """Return the staged epochs that a run of `epoch` may sweep in a bucket.
-
-    These are the older epochs without a pending, quarantined or revoking sequence in the bucket's log.
-    """
+    """Return the staged epochs that a run may sweep in a bucket: older ones without an open sequence in its log."""
     open_epochs = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
     return [older for older in staged if older < epoch and older not in open_epochs]
 
 
 class StagedFiles:
-    """Checks which staged files exist, with one listing for each folder."""
+    """Check which staged files exist, with one listing for each folder."""
 
     def __init__(self, fs: FileSystem, staging_root: str) -> None:
         self._fs, self._root = fs, staging_root
@@ -115,15 +107,13 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def list_folders_of(self, states: Iterable[TaskState]) -> None:
-        """List the folders of these task states' files, and remember the names for `has_all_of`. Parallel where the
-        file system benefits.
-        """
+        """List the folders of task states' files for `has_all_of`."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
-        """Return whether all files of a task state exist. If the listing has file ids, these must be equal as well."""
+        """Return whether all files exist, with equal file ids if the listing has these."""
         return all(self._has_all_of(state, result) for result in state.branches)
 
     def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
@@ -154,10 +144,6 @@ class StagedFiles:
         return True
 
     def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
-        """Return whether the folder of the first output contains exactly these files.
-
-        They must have their final names and one target folder.
-        """
         first = outputs[0]
         folder, slash, _ = first.staged_path.rpartition("/")
         target, target_slash, _ = first.final_path.rpartition("/")
@@ -173,13 +159,13 @@ class StagedFiles:
     def is_complete(self, state: TaskState, result: BranchResult) -> bool:
         """Return whether each folder of a branch can be renamed as a whole.
 
-        The folder must contain exactly the branch's files, under their final names and for one target folder. Call it
-        only after `has_all_of` has returned true.
+        It must contain exactly the branch's files, with final names for one folder. Call it only after `has_all_of` has
+        returned true.
         """
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
-        """Return file ids by name. Folders count as missing files."""
+        """Return file ids by name, without folders."""
         names = self._listed.get(folder)
         if names is None:
             path = f"{self._root}/{folder}"

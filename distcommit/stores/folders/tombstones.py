@@ -3,12 +3,10 @@
 A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the listed files
 are superseded, even before they are deleted. The model is `tests/spec/replace_model.py`.
 
-There are four kinds. The first lists error files whose records were reprocessed, and is deleted together with them. So
-is a *compaction* tombstone, which lists small data files that were merged into a larger one. A
-*replacement* belongs to a sequence whose publisher replaces files. It lists data files and the previous replacement,
-and describes the input records of all of them. The newest replacement is kept forever, so that the audit can
-distinguish replaced records from missing ones. A *retention* tombstone has the same form: it lists expired data files,
-which no other files replace.
+The first of four kinds lists reprocessed error files, and is deleted with them. So is a *compaction* tombstone, which
+lists merged data files. A *replacement*, of a publisher that replaces files, lists data files and the previous
+replacement, and describes their input records. The newest is kept forever, so that the audit can distinguish replaced
+records from missing ones. A *retention* tombstone has this form, and lists expired data files.
 """
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ class SupersededFile(msgspec.Struct, frozen=True):
     """A superseded file.
 
     Attributes:
-        path: path below the output root.
-        size_bytes: size of the file.
-        checksum: xxh3-64 of the bytes as 16 hexadecimal digits. Empty if the file was never read; the path, which
-            contains epoch and attempt, and the size then identify the file.
-        records: number of records in the file.
+        path: below the output.
+        size_bytes: of the file.
+        checksum: xxh3-64 in 16 hexadecimal digits. Empty if the file was never read; the path, with epoch and attempt,
+            and the size then identify it.
+        records: their number.
     """
 
     path: str
@@ -47,7 +45,7 @@ class SupersededFile(msgspec.Struct, frozen=True):
     records: int
 
     def matches(self, fs: FileSystem, path: str, file_status: FileStatus) -> bool:
-        """Return whether the file at the absolute `path`, with status `file_status`, is this file."""
+        """Return whether the file at an absolute path is this one."""
         return (
             not file_status.is_folder
             and file_status.size_bytes == self.size_bytes
@@ -56,20 +54,17 @@ class SupersededFile(msgspec.Struct, frozen=True):
 
 
 Publishing = Publish | Literal["expire", "compact"]
-"""How a sequence's published files relate to the superseded ones.
-
-`expire`: the sequence publishes no files, and old files expire. `compact`: new files have the records of the old ones.
-"""
+"""How a sequence's files relate to superseded ones: `expire` publishes none, `compact` publishes the same records."""
 
 
 class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input records whose files are replaced or expired. The audit does not expect these records in the output.
+    """Input records of replaced or expired files, which the audit does not expect.
 
     Attributes:
-        incarnation: incarnation of the positions.
-        branches: all branches of the flow when the records were read.
-        offsets: positions by branch, as text of `OffsetSets`.
-        is_expired: whether the records expired, so that no other files contain them.
+        incarnation: of the positions.
+        branches: of the flow when they were read.
+        offsets: by branch, as text of `OffsetSets`.
+        is_expired: whether no other files contain them.
     """
 
     incarnation: str
@@ -82,24 +77,23 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
     """The files that a sequence supersedes.
 
     Attributes:
-        version: format version.
-        dataset_urn: the dataset.
-        epoch: epoch of the sequence.
-        run_id: run of the sequence.
-        work_unit_id: work unit of the attempt. In a replacement, the work unit of one of the winning attempts.
-        attempt: id of the attempt. In a replacement, an attempt id of the committer that staged it.
-        base: the dataset's done epoch when this was planned, which is the newest epoch of the superseded files.
-        branch: the branch that had rejected the reprocessed records; empty for all. Empty in a replacement.
-        records_reprocessed: number of reprocessed records; 0 in a replacement.
-        records_written: records that the branches wrote for the reprocessed ones. One record may result in several. 0
-            in a replacement.
-        records_rejected: records that were rejected again; 0 in a replacement.
+        version: of the format.
+        dataset_urn: of the sequence.
+        epoch: of the sequence.
+        run_id: of the sequence.
+        work_unit_id: of the attempt; in a replacement, of a winning one.
+        attempt: its id; in a replacement, one of the committer that staged it.
+        base: done epoch at planning, the newest of superseded files.
+        branch: that had rejected the reprocessed records; empty for all, and in a replacement.
+        records_reprocessed: 0 in a replacement.
+        records_written: for reprocessed records, which may yield several; 0 in a replacement.
+        records_rejected: again; 0 in a replacement.
         files: the superseded files.
-        publish: how new files replace the listed ones; "append" if their records were reprocessed.
-        published: paths below the output root of the new files: in a replacement, of all other files of the sequence;
-            in a compaction, of the merged file. Empty if records were reprocessed or expired.
-        replaced: the input records whose files this replacement and the previous ones have superseded: one entry for
-            each incarnation and set of branches. Empty if this is not a replacement.
+        publish: how new files replace the listed ones; "append" after reprocessing.
+        published: new files below the output: a replacement's other files, or the merged file; empty after reprocessing
+            or expiry.
+        replaced: input records that this and previous replacements have superseded, by incarnation and branches;
+            otherwise empty.
     """
 
     version: int
@@ -120,12 +114,11 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_replacement(self) -> bool:
-        """Whether this is a replacement or a retention tombstone."""
         return self.publish not in ("append", "compact")
 
     @property
     def path(self) -> str:
-        """Path below the output root."""
+        """Below the output."""
         return tombstone_path(
             folder_of(self.dataset_urn),
             self.epoch,
@@ -135,10 +128,10 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def rejection_reason(self) -> str:
-        """Return why the tombstone must be rejected; empty if it is valid.
+        """Return why the tombstone is invalid, or an empty text.
 
-        All listed files must belong to its dataset. A compaction lists data files. A replacement lists data files and
-        error files, and all others only error files.
+        All files must belong to its dataset. A compaction lists data files, a replacement also error files, others only
+        error files.
         """
         folder = folder_of(self.dataset_urn)
         errors, data = f"{REJECTED_FOLDER}/{folder}/", f"{folder}/"
@@ -161,7 +154,7 @@ def build_tombstone(
     files: Iterable[SupersededFile],
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
-    """Return the tombstone of a sequence that supersedes `files` and publishes `published`, which may be empty."""
+    """Return the tombstone of a sequence that publishes `published` instead of `files`."""
     return Tombstone(
         version=TOMBSTONE_VERSION,
         dataset_urn=identity.dataset_urn,
@@ -182,7 +175,7 @@ def build_tombstone(
 
 
 def stage_tombstone(area: StagingArea, tombstone: Tombstone) -> StagedFile:
-    """Write the tombstone to its own folder in the attempt's area. The caller syncs the tree."""
+    """Write the tombstone to its own folder in the area; the caller syncs the tree."""
     final_path = tombstone.path
     below = "tombstone/" + final_path.rpartition("/")[2]
     area.fs.make_folder(f"{area.folder}/tombstone")
@@ -204,8 +197,8 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
     """Return a published tombstone.
 
     Raises:
-        FileNotFoundError: if it does not exist.
-        UnknownVersionError: if it is of another format version.
+        FileNotFoundError: if there is none.
+        UnknownVersionError: of the format.
         CorruptError: if it cannot be read, is not at its own path, or lists files that it must not supersede.
     """
     tombstone = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
@@ -224,13 +217,11 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
 
 
 def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
-    """Return the superseded files by path below the output root, with the tombstones that list them.
-
-    In a valid output, one tombstone lists each file.
+    """Return superseded paths below the output with their tombstones, in a valid output one each.
 
     Args:
-        tombstones: tombstones of one dataset.
-        done_epoch: the dataset's done epoch. Tombstones of newer epochs are ignored.
+        tombstones: of one dataset.
+        done_epoch: of the dataset; tombstones of newer epochs are ignored.
     """
     superseded: dict[str, list[Tombstone]] = {}
     for tombstone in tombstones:
@@ -241,7 +232,7 @@ def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[s
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """Return the done replacements that no other one supersedes: at most one in a valid output."""
+    """Return done replacements that no other supersedes, in a valid output at most one."""
     done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
     superseded = superseded_by(done, done_epoch)
     return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in superseded]

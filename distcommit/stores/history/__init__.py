@@ -1,4 +1,4 @@
-"""History of past runs: the records and the table of each run, and their retention.
+"""History of past runs: records, tables, and their retention.
 
 Runs must not depend on the history. Start reading at `run_records`.
 """

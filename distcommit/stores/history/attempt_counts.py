@@ -1,6 +1,6 @@
-"""The attempts at work units in a run, and their counts by dataset, read from task states. For diagnosis only.
+"""Attempts and counts of a run from task states, for diagnosis only.
 
-Only the needed columns are read, because the staged files of a run may need too much memory.
+Only the needed columns are read, because of memory.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ _NESTED = [
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt at a work unit. Times are milliseconds since 1970."""
+    """One attempt at a work unit, with times in milliseconds since 1970."""
 
     dataset: str
-    """The dataset."""
+    """Its URN."""
     work_unit: str
-    """Id of the work unit."""
+    """Its id."""
     writer: str
-    """The 32 hexadecimal digits of the task attempt that made this attempt."""
+    """32 hexadecimal digits of the task attempt."""
     started_ms: int
-    """Start of the attempt."""
+    """Of the attempt."""
     finished_ms: int
-    """End of the attempt."""
+    """Of the attempt."""
     counts: RunCounts
     """Counts of the attempt. Of converters and checkers, only task checkers are counted."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether the attempt did not succeed, or only in part."""
+        """Whether it failed at least in part."""
         return self.counts.attempts_failed > 0
 
 
 def count_attempts(
     fs: FileSystem, store_root: str, run_id: str, on_attempt: Callable[[Attempt], None] = lambda _: None
 ) -> dict[str, RunCounts]:
-    """Return counts by dataset from a run's task states.
+    """Return a run's counts by dataset.
 
     Args:
         on_attempt: called with each attempt.
 
     Raises:
-        CorruptError: if a file of task states is corrupt.
+        CorruptError: for a file.
     """
     by_dataset: dict[str, RunCounts] = {}
     folder = run_folder(store_root, run_id)

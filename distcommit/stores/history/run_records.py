@@ -27,123 +27,118 @@ from distcommit.stores.state.job_store import JobStore
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
 NOT_PLANNED = "not planned"
-"""Kind of the reason for a dataset that the source could not plan."""
+"""Reason of a dataset that the source could not plan."""
 _TRIES = 3
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """Facts about a run that are known before it starts."""
+    """Facts known before a run starts."""
 
     config: dict[str, Any] = {}
-    """The job file, without secrets."""
+    """Without secrets."""
     versions: dict[str, str] = {}
-    """Versions of software that the run uses, by name."""
+    """Of software, by name."""
     host: str = ""
-    """Host of the driver."""
+    """Of the driver."""
     pid: int = 0
     """Process id of the driver."""
     job_file: str = ""
-    """Path of the job file on that host."""
+    """On that host."""
     is_locked: bool = True
     """Whether the run holds the job lock. If not, it keeps a sign of life in its own folder."""
     retained_runs: int = 0
-    """Number of older runs whose records are kept."""
+    """Older runs with records."""
     retained_tables: int = 0
-    """Number of older runs whose tables are kept."""
+    """Older runs with tables."""
     settings_digest: str | msgspec.UnsetType = msgspec.UNSET
-    """Digest of all settings, with secrets and values of environment variables, if the run can resume a killed one.
-    Omitted otherwise."""
+    """Digest of all settings, secrets and environment variables, if the run can resume a killed one."""
 
 
 class RunBeginning(msgspec.Struct, frozen=True):
-    """The record of a run's start."""
-
     version: int
-    """Format version."""
+    """Of the format."""
     job: str
-    """Name of the job."""
+    """Its name."""
     run_id: str
-    """The run's id."""
+    """Its id."""
     epoch: int
-    """The run's epoch."""
+    """Of the run."""
     command: str
-    """The command that started the run."""
+    """That started the run."""
     requested_by: str
-    """The user or service that gave the command."""
+    """User or service."""
     began_ms: int
-    """Start of the run, in milliseconds since 1970."""
+    """In milliseconds since 1970."""
     facts: RunFacts
-    """Facts that were known before the run started."""
+    """Of the start."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
     """A request to end the run of an epoch."""
 
     version: int
-    """Format version."""
+    """Of the format."""
     epoch: int
-    """Epoch of the run."""
+    """Of the run."""
     requested_by: str
-    """The user or service that requested it."""
+    """User or service."""
     at_ms: int
-    """Time of the request, in milliseconds since 1970."""
+    """In milliseconds since 1970."""
 
 
 class RecordedPhase(msgspec.Struct, frozen=True):
-    """A phase of a run."""
-
     name: str
-    """Name of the phase."""
+    """Of the phase."""
     seconds: float
-    """Duration of the phase."""
+    """Of the phase."""
     completed: bool
-    """False if an error ended the phase. The counts then cover only the reports that arrived before the error."""
+    """If False, an error ended the phase, and counts cover only earlier reports."""
     counts: RunCounts
-    """Counts of the phase alone."""
+    """Of the phase alone."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """The record of an ended run. Times are milliseconds since 1970."""
+    """An ended run, with times in milliseconds since 1970."""
 
     version: int
-    """Format version."""
+    """Of the format."""
     job: str
-    """Name of the job."""
+    """Its name."""
     run_id: str
-    """The run's id."""
+    """Its id."""
     epoch: int
-    """The run's epoch."""
+    """Of the run."""
     command: str
-    """The command that started the run."""
+    """That started the run."""
     requested_by: str
-    """The user or service that gave the command."""
+    """User or service."""
     began_ms: int
-    """Start of the run."""
+    """Start."""
     ended_ms: int
-    """End of the run."""
+    """End."""
     outcome: RunOutcome
-    """Outcome of the run."""
+    """Of the run."""
     error_kind: str
-    """Id of the error that ended the run, or class name of a library's error; empty if there is none."""
+    """Error id, or a library's class; empty for none."""
     error: str
-    """Text of the error that ended the run, or of a failed ingest job."""
+    """Of the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]
-    """Phases of the run, in order."""
+    """In order."""
     totals: RunCounts
-    """Counts of all phases."""
+    """Of all phases."""
     quarantined: Reasons = Reasons()
-    """Datasets that the run quarantined."""
+    """Datasets."""
     held: Reasons = Reasons()
-    """Datasets that were ready but not published, because the job publishes all datasets or none."""
+    """Datasets that were ready, but the job publishes all or none."""
     reasons: Reasons = Reasons()
-    """Why datasets or buckets were not completed."""
+    """Of incomplete datasets or buckets."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are not failures."""
+    """Facts that are not failures."""
 
 
 def put_record(store: JobStore, record: RunRecord) -> None:
-    """Put the record of an ended run, durably. Records of other epochs are not changed.
+    """Put the record of an ended run, durably.
 
     Raises:
         DistcommitError: if it cannot be written, or the epoch has a record.
@@ -152,14 +147,12 @@ def put_record(store: JobStore, record: RunRecord) -> None:
 
 
 def put_beginning(store: JobStore, beginning: RunBeginning) -> None:
-    """Put the record of a run's start, durably. Raises DistcommitError if it cannot be written, or the epoch has such a
-    record.
-    """
+    """Put the record of a start, durably; raises DistcommitError if that fails or it exists."""
     _put(store, record_name(beginning.epoch, BEGUN), beginning, beginning.run_id)
 
 
 def put_cancel(store: JobStore, request: CancelRequest) -> bool:
-    """Put a request to end a run. Return False if there is one already.
+    """Put a request to end a run; return False if there is one.
 
     Raises:
         DistcommitError: if it cannot be written.
@@ -188,26 +181,20 @@ def _put(store: JobStore, name: str, document: msgspec.Struct, run_id: str) -> N
 
 
 def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None:
-    """Return the record of the run of `epoch`; None if there is none.
-
-    Raises:
-        UnknownVersionError, CorruptError: if it cannot be read.
-    """
+    """Return a run's record, or None; raises UnknownVersionError or CorruptError."""
     return _read(fs, store_root, record_name(epoch), RunRecord, RECORD_VERSION, "the record of a run")
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """Return the record of the start of the run of `epoch`; None if there is none. Raises UnknownVersionError or
-    CorruptError if it cannot be read.
-    """
+    """Return the record of a start, or None; raises UnknownVersionError or CorruptError."""
     name = record_name(epoch, BEGUN)
     return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 
 
 def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | None:
-    """Return the request to end the run of `epoch`; None if there is none.
+    """Return the request to end a run, or None.
 
-    An unreadable request counts as a request of an unknown user.
+    An unreadable one counts as an unknown user's.
     """
     name = record_name(epoch, CANCEL)
     try:
@@ -217,10 +204,9 @@ def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | 
 
 
 def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
-    """Return the epochs of runs with records, oldest first.
+    """Return the epochs with records, oldest first.
 
-    A request to end a run does not count as a record, because it may address a rebuild, which has an epoch and no
-    records.
+    A request alone does not count, because a rebuild has an epoch but no records.
     """
     records = (record_of(entry.name) for entry in fs.list_folder(f"{store_root}/{RUNS}"))
     return sorted(

@@ -29,7 +29,7 @@ from distcommit.stores.state.table_schemas import RUN_TABLE_SCHEMA, VERSION_KEY
 logger = logging.getLogger(__name__)
 
 PHASES = ("recover", "plan", "ingest", "drain", "publish")
-"""Phases whose tasks record rows, in order."""
+"""Phases with rows, in order."""
 _COUNT_COLUMNS = (
     "work_units",
     "datasets_committed",
@@ -46,101 +46,89 @@ _NO_COUNTS = RunCounts()
 
 
 class RowKind(StrEnum):
-    """The kind of subject that a row describes."""
-
     TASK = "task"
-    """An attempt at a task: its work units, and file-system requests that belong to no single dataset."""
+    """An attempt at a task, with file-system requests that belong to no single dataset."""
     COMMITS = "commits"
-    """One commit pass of the attempt over its buckets, with the number of committed datasets."""
+    """A commit pass of the attempt, with its committed datasets."""
     DATASET = "dataset"
-    """A dataset in the attempt, from its seal to its publication, with its file-system requests and commits.
-
-    The requests include the dataset's share of commits of several datasets. The start is 0 if the attempt did not seal
-    the dataset, the end is 0 if the attempt did not publish it.
-    """
+    """A dataset from seal (start, or 0) to publication (end, or 0), with its commits and its share of requests."""
     OUTCOME = "outcome"
-    """The outcome of a dataset in the run. A row of a later phase replaces a row of an earlier one."""
+    """A dataset's outcome in the run, of which the last phase's counts."""
 
 
 class DatasetOutcome(StrEnum):
-    """The outcome of a dataset in a run."""
-
     NONE = ""
-    """The row records no outcome."""
+    """No outcome."""
     REPLAYED = "replayed"
-    """A sequence of an older run was published."""
+    """An older run's sequence was published."""
     PUBLISHED = "published"
-    """All planned work units are published."""
+    """Completely."""
     PARTLY_PUBLISHED = "partly published"
-    """Some of the planned work units are published."""
+    """Some planned work units."""
     UNCHANGED = "unchanged"
-    """The dataset had no new records."""
+    """No new records."""
     HELD = "held"
-    """The dataset was not published, because the job publishes all datasets or none."""
+    """Unpublished, because the job publishes all or none."""
     FAILED = "failed"
-    """Nothing of the dataset was committed, because of a failure."""
+    """Nothing was committed, because of a failure."""
     POSTPONED = "postponed"
-    """The dataset's sequence is pending."""
+    """Its sequence is pending."""
     QUARANTINED = "quarantined"
-    """The dataset's sequence is quarantined."""
+    """Its sequence is quarantined."""
     SKIPPED = "skipped"
-    """The dataset was not planned."""
+    """Not planned."""
     READ = "read"
-    """The dataset was read, and its outcome is unknown. Never stored."""
+    """Of unknown outcome; never stored."""
 
 
 PUBLISHED_OUTCOMES = frozenset({DatasetOutcome.PUBLISHED, DatasetOutcome.PARTLY_PUBLISHED})
-"""Outcomes of datasets that the run has planned and published."""
+"""Of datasets that the run has planned."""
 
 
 class TaskIdentity(msgspec.Struct, frozen=True):
-    """An attempt at a task of a phase."""
-
     phase: str
-    """Phase of the run."""
+    """Of the run."""
     task: int
-    """Number of the task in the phase."""
+    """Number in the phase."""
     writer: str
-    """Unique id of the attempt, 32 hexadecimal digits, which also begin the names of its files of task states."""
+    """32 hexadecimal digits of the attempt, which begin the names of its task-state files."""
     host: str = ""
-    """Host of the task."""
+    """Of the task."""
     pid: int = 0
-    """Process id of the Python worker."""
+    """Of the Python worker."""
     daemon_pid: int = 0
-    """Process id of the worker's parent. An executor has one such process."""
+    """The worker's parent, one for each executor."""
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A row of the table. Times are milliseconds since 1970, by the clock of the task's machine."""
+    """A row with times in milliseconds since 1970, by the task's machine."""
 
     row_kind: RowKind
-    """What the row describes."""
+    """What it describes."""
     dataset: str = ""
-    """The dataset; empty if the row describes a task or a commit pass."""
+    """Empty for a task or a commit pass."""
     bucket: int = -1
-    """Bucket of the dataset, in an OUTCOME row; otherwise -1."""
+    """In an OUTCOME row; otherwise -1."""
     began_ms: int = 0
-    """Start; 0 if unknown."""
+    """0 if unknown."""
     ended_ms: int = 0
-    """End; 0 if unknown."""
+    """0 if unknown."""
     outcome: DatasetOutcome = DatasetOutcome.NONE
-    """Outcome of the dataset in the run."""
+    """In the run."""
     kind: str = ""
-    """Kind of the problem, such as `failed`; empty if there is none."""
+    """Kind of the problem, such as `failed`; empty for none."""
     reason: str = ""
-    """Reason of the problem."""
+    """Of the problem."""
     counts: RunCounts = RunCounts()
-    """Counts of the row. Only `work_units`, `datasets_committed`, `records_published`, `files_published`,
-    `positions_lost`, `storage_requests` and the counts of commits are stored."""
+    """Only work units, committed datasets, published records and files, lost positions, storage requests and commits
+    are stored."""
 
 
 class TaskRows(msgspec.Struct, frozen=True):
-    """The rows of one attempt at a task."""
-
     task: TaskIdentity
     """The attempt."""
     rows: list[TableRow]
-    """The rows, at least one."""
+    """At least one."""
 
     @property
     def outcomes(self) -> list[TableRow]:
@@ -148,14 +136,13 @@ class TaskRows(msgspec.Struct, frozen=True):
 
     @property
     def datasets(self) -> list[TableRow]:
-        """Return the rows on the attempt's own work for datasets."""
+        """Rows on the attempt's own datasets."""
         return [row for row in self.rows if row.row_kind is RowKind.DATASET]
 
 
 def outcome_row(
     urn: str, bucket: int, outcome: DatasetOutcome, counts: RunCounts = _NO_COUNTS, kind: str = "", reason: str = ""
 ) -> TableRow:
-    """Return a dataset's outcome as a row of the run's table, with kind and reason of a problem."""
     return TableRow(RowKind.OUTCOME, urn, bucket, outcome=outcome, kind=kind, reason=reason, counts=counts)
 
 
@@ -164,7 +151,7 @@ def run_table_folder(store_root: str, run_id: str) -> str:
 
 
 def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) -> None:
-    """Put the rows of an attempt at a task. A failure is only logged."""
+    """Put an attempt's rows; a failure is only logged."""
     folder, task = run_table_folder(store_root, run_id), rows.task
     try:
         fs.make_folders(folder)
@@ -176,14 +163,10 @@ def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) 
 def read_run_table(
     fs: FileSystem, store_root: str, run_id: str, on_error: Callable[[DistcommitError], None] | None = None
 ) -> Iterator[TaskRows]:
-    """Yield the rows of each task attempt, the last phase first. If several attempts recorded the outcome of a dataset,
-    the first yielded outcome counts.
+    """Yield each attempt's rows, the last phase first; of several outcomes of a dataset the first counts.
 
     Args:
-        on_error: called with the error of a file that cannot be read, and the file is skipped. None to raise the error.
-
-    Raises:
-        UnknownVersionError, CorruptError: if a file cannot be read and `on_error` is None.
+        on_error: receives errors of files, which are skipped; None to raise UnknownVersionError or CorruptError.
     """
     folder = run_table_folder(store_root, run_id)
     names = [entry.name for entry in fs.list_folder(folder) if run_table_phase(entry.name) in PHASES]
@@ -200,9 +183,9 @@ def read_run_table(
 
 
 def encode_task_rows(rows: TaskRows) -> bytes:
-    """Return the rows as a Parquet file.
+    """Return rows as Parquet.
 
-    Arrow arrays are made from buffers, because making them from Python lists imports pandas, which takes 0.2 s.
+    Arrays are made from buffers, because Python lists make Arrow import pandas (0.2 s).
     """
     task, number = rows.task, len(rows.rows)
     columns: dict[str, Sequence[Any]] = {
@@ -231,7 +214,7 @@ def encode_task_rows(rows: TaskRows) -> bytes:
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return an array of 32- or 64-bit integers, or of text, without nulls."""
+    """Return an array of integers or text without nulls."""
     if kind != pa.string():
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
     texts = [value.encode() for value in values]
@@ -240,11 +223,7 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def decode_task_rows(data: bytes, path: str) -> TaskRows:
-    """Return the rows of a file.
-
-    Raises:
-        UnknownVersionError, CorruptError: if `encode_task_rows` did not write the file.
-    """
+    """Decode a file; raises UnknownVersionError or CorruptError."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Commit logs: segments, epochs, fencing of older runs, generations, anchors between logs, and corrupt tails.
+"""Commit logs: segments, epochs, fencing, generations, anchors between logs, and corrupt tails.
 
-This package must not decide which record is valid: `protocol` does. Start reading at `commit_log`.
+Must not decide which record is valid: `protocol` does. Start reading at `commit_log`.
 """

@@ -1,7 +1,6 @@
-"""A commit log: numbered segments in one folder. All segments together give the state.
+"""A commit log: numbered segments in one folder, which together give the state.
 
-Any process may append a segment at any time, by put-if-absent. The rules in `protocol.record_validity` and the
-numbering decide which records count.
+Any process may append by put-if-absent; `protocol.record_validity` and the numbering decide which records count.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from distcommit.stores.logs.segment_format import Segment, checksum_in, encode_s
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 32
-"""Number of segments above the newest checkpoint after which a new checkpoint is always written."""
+"""Segments above the newest checkpoint that always cause a new one."""
 _CHEAP_EVERY, _DATASETS_A_SEGMENT = 8, 32
 _TRIES = 3
 
 
 class PutIfAbsent(IoRequest):
-    """A put of one file, batched with puts of other logs on the same file system."""
+    """A put, batched with puts of other logs."""
 
     def __init__(self, fs: FileSystem, path: str, data: bytes) -> None:
         self._fs, self._path, self._data = fs, path, data
@@ -45,7 +44,7 @@ class PutIfAbsent(IoRequest):
 
 
 class MakeDurable(IoRequest):
-    """A sync of one log's folder, batched with syncs of other logs on the same file system."""
+    """A sync of a log's folder, batched with those of other logs."""
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
         self._fs, self._folder = fs, folder
@@ -58,10 +57,10 @@ class MakeDurable(IoRequest):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """Return the number of segments after which a log gets a checkpoint.
+    """Return the number of segments until a checkpoint.
 
-    Every reader reads all segments above the newest checkpoint. A checkpoint with few datasets therefore saves more
-    than it costs.
+    Every reader reads all segments above the newest checkpoint, so a checkpoint with few datasets saves more than it
+    costs.
     """
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
@@ -70,8 +69,8 @@ class CommitLog(LogView):
     """One log, as one process reads it and appends to it.
 
     Args:
-        folder: folder of the log, created by the job store.
-        epoch: epoch of the writer; 0 for an operator.
+        folder: created by the job store.
+        epoch: of the writer; 0 for an operator.
     """
 
     def __init__(self, fs: FileSystem, folder: str, epoch: int = 0) -> None:
@@ -80,9 +79,9 @@ class CommitLog(LogView):
         self._durable_to = 0
 
     def create(self, beginning: Checkpoint | None = None) -> None:
-        """Create the log: a folder with a checkpoint as segment 1. Without `beginning` the checkpoint is empty.
+        """Create the log with a checkpoint as segment 1, so that one without segments is damaged.
 
-        A log without segments is therefore always a damaged one. Idempotent. Durable after a sync of the parent folder.
+        Idempotent; durable after a sync of the parent folder.
         """
         self._fs.make_folders(self.folder)
         genesis = Segment(self.epoch, self._writer_id, beginning or next_log_record.beginning())
@@ -96,20 +95,20 @@ class CommitLog(LogView):
                     raise
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
-        """Append the records that `decide` returns, until it returns None. Return the state on which it returned None.
+        """Append the records that `decide` returns, until it returns None; return that state.
 
-        That state is durable, including records of other writers, and was read in this call.
+        It is durable, including other writers' records, and was read in this call.
 
-        `decide` is called on the last known state, and again after each put, whatever the put's result: a put counts
-        only if the state shows its effect. So `decide` must depend on the state alone, and must return None once the
-        effect is there or has become impossible.
+        `decide` is called on the last known state, and again after each put, whatever its result: a put counts only if
+        the state shows its effect. So it must depend on the state alone, and return None once the effect is there or
+        impossible.
 
-        Records of other writers are made durable before a segment is put above them. Otherwise a power loss could
-        leave a gap, and a log with a gap cannot be read.
+        Other writers' records are made durable before a segment is put above them. Otherwise a power loss could leave a
+        gap, which makes a log unreadable.
 
         Raises:
             OutcomeUnknownError: if puts keep failing without the state showing their effect.
-            StorageRefusedError: if the storage is full, read-only or forbidden, so that nothing was put.
+            StorageRefusedError: if the storage is full, read-only or forbidden; nothing was put.
             CorruptError: if a segment is truncated, foreign or missing.
         """
         number = unknown = refused = 0
@@ -159,8 +158,8 @@ class CommitLog(LogView):
     def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
         """Return a state and the record decided on it.
 
-        This is the last known state if a record is decided there and valid. Otherwise, and with `refresh`, it is a
-        refreshed state, where the record may be None or not valid.
+        This is the last known state if a valid record is decided there, otherwise (and with `refresh`) a refreshed one,
+        where the record may be None or invalid.
         """
         fold = self.refresh() if refresh else self.latest()
         record = decide(fold)
@@ -169,10 +168,9 @@ class CommitLog(LogView):
         return self._decided(decide, refresh=True)
 
     def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> BatchedWork[None]:
-        """Write the state as a checkpoint, if at least `at_least` segments are above the newest one.
+        """Write a checkpoint, if at least `at_least` segments are above the newest one.
 
-        Then delete all segments below the second newest checkpoint, in ascending order, as listed. The log is refreshed
-        only if a checkpoint is written.
+        Then delete the segments below the second newest, in ascending order. Only a due checkpoint refreshes the log.
         """
         due_checkpoint = partial(next_log_record.checkpoint, at_least=at_least, decided_from=decided_from)
         if due_checkpoint(self.latest()) is not None:
@@ -180,7 +178,7 @@ class CommitLog(LogView):
         self._delete_older(self.latest())
 
     def truncate(self) -> None:
-        """Delete segments below the second newest checkpoint. Safe at any time, in any process."""
+        """Delete segments below the second newest checkpoint; safe at any time, in any process."""
         self._delete_older(self.refresh())
 
     def _delete_older(self, fold: Fold) -> None:
@@ -189,27 +187,27 @@ class CommitLog(LogView):
             self._fs.delete(f"{self.folder}/{segment_name(number)}")
 
     def sweep_temporary(self) -> None:
-        """Delete the temporary files of crashed writers, as last listed.
+        """Delete crashed writers' temporary files, as last listed.
 
-        If a live writer loses its file, its put fails and the writer decides again.
+        A live writer's put then fails, and it decides again.
         """
         self.latest()
         for name in self._temporary:
             self._fs.delete(f"{self.folder}/{name}")
 
     def make_durable(self) -> BatchedWork[None]:
-        """Sync the folder if the state contains records of other writers. Afterwards the whole state is durable."""
+        """Sync the folder if the state contains other writers' records, so that the state is durable."""
         if self._durable_to < self._last:
             durable_to = self._last
             yield MakeDurable(self._fs, self.folder)
             self._durable_to = durable_to
 
     def _putting(self, path: str, data: bytes) -> BatchedWork[bool]:
-        """Put a segment above durable ones, and return whether this put owns the number.
+        """Put a segment above durable ones; return whether this put owns the number.
 
         Raises:
-            NotPutError: if the segment was certainly not put.
-            OSError: if it is unknown whether the segment was put.
+            NotPutError: if it was certainly not put.
+            OSError: if that is unknown.
         """
         try:
             yield from self.make_durable()

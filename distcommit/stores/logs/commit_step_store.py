@@ -1,7 +1,4 @@
-"""The default CommitStepStore: sequences in commit logs, for programs that commit steps without a job.
-
-The engine works on the same logs through the same functions.
-"""
+"""The default CommitStepStore: sequences in commit logs, for programs without a job."""
 
 from __future__ import annotations
 
@@ -43,25 +40,24 @@ _WHO = "LogCommitStepStore"
 
 
 class LogCommitStepStore(CommitStepStore):
-    """Commit steps in commit logs below one folder, one sub-folder for each job.
+    """Commit steps in commit logs, in one sub-folder for each job.
 
-    `create` fences the job, and so does the first operation that changes it: a process that opened the job earlier can
-    no longer seal. Steps that are put stay in this process until they are sealed. If several steps of a sequence move
-    the watermark (`CommitStep.move`), each for its own partitions, the moves are joined. The joined move is compared
-    with the stored watermark at the seal, and takes effect in the record that closes the sequence.
+    `create`, or the first change, fences the job: a process that opened it earlier can no longer seal. Steps stay in
+    this process until they are sealed. If several steps move the watermark (`CommitStep.move`), each for its own
+    partitions, the moves are joined. The joined move is compared with the stored watermark at the seal, and takes
+    effect in the record that closes the sequence.
 
-    `commit` quarantines a sequence with a lost step, and a sequence that processes of `max_attempts` epochs failed to
-    replay. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
-    limit. An outage of the target does not count.
+    `commit` quarantines a sequence with a lost step, or that processes of `max_attempts` epochs failed to replay;
+    `get_commit_sequence` skips it until it is released. The process that sealed it may retry without limit, and an
+    outage does not count.
 
-    A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
+    Operations on datasets of a corrupt log raise CorruptError.
 
     Args:
-        fs: file system of all folders.
-        folder: folder of the stores.
-        context: file system and roots of file steps.
+        folder: of the stores.
+        context: of file steps.
         buckets: logs per job, for new stores.
-        max_attempts: failed replays of a sequence before it is quarantined, like a job's `replay.max_attempts`.
+        max_attempts: failed replays before quarantine.
     """
 
     def __init__(
@@ -72,14 +68,13 @@ class LogCommitStepStore(CommitStepStore):
         self._open: dict[str, OpenStore] = {}
 
     def create(self, store: str, urn: str | None = None) -> bool:
-        """Open and fence the job, creating its store if necessary. With `urn`, start a new list of steps of that
-        dataset.
+        """Open and fence the job, creating its store if necessary. With `urn`, start a new list of steps.
 
         Returns:
             whether the store, or with `urn` the list, is new.
 
         Raises:
-            FencedError: if another process fenced the job at the same moment.
+            FencedError: if another process fenced the job at that moment.
         """
         if store not in self._open:
             new = not self.exists(store)
@@ -93,9 +88,8 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job's store exists; with `urn`, whether that dataset has an open sequence. Does not
-        fence.
-        """
+        """Return whether the job's store exists or, with `urn`, whether the dataset has an open sequence; does not
+        fence."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -184,16 +178,14 @@ class LogCommitStepStore(CommitStepStore):
         """Release a quarantined dataset, and record the release.
 
         Args:
-            store: the job.
-            urn: the dataset.
             how: "retry": the sequence can be committed again. "accept": the sequence counts as done, and the watermark
                 moves. "abandon": the sequence is undone, and the watermark stays. "restart": the sequence is undone,
                 and the watermark is deleted.
-            user: the operator, for the record.
+            user: for the record.
 
         Raises:
-            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if the
-                sequence cannot be abandoned. The dataset stays quarantined.
+            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or cannot be
+                abandoned; it stays quarantined.
             TransientError: if the sequence is accepted, and data prepared at a target could not be rolled back.
             DistcommitError: if a step cannot be undone now. Calling again resumes.
         """
@@ -216,13 +208,13 @@ class LogCommitStepStore(CommitStepStore):
         operator_actions.quarantine(self._opened(store).store, urn, user or _WHO)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
-        """Return the dataset's watermark, which moves when a sequence is closed. Reads only."""
+        """Return the watermark, which moves when a sequence is closed; reads only."""
         return self._state(store, urn).watermark
 
     def _in_unsealed_epoch(self, opened: OpenStore, urn: str) -> OpenStore:
-        """Return the store in an epoch that has not sealed the dataset yet.
+        """Return the store in an epoch that has not sealed the dataset.
 
-        A process that is not fenced takes a new epoch for each further sequence of a dataset.
+        An unfenced process takes a new epoch for each further sequence.
         """
         fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
         if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
@@ -250,7 +242,7 @@ class LogCommitStepStore(CommitStepStore):
         return self._state(store, urn).sequence
 
     def _state(self, store: str, urn: str) -> DatasetState:
-        """Return the stored state of a dataset, without fencing."""
+        """Return a dataset's state, without fencing."""
         opened = self._open.get(store)
         if opened is not None:
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()

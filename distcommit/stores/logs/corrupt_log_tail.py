@@ -1,7 +1,4 @@
-"""Corrupt logs: read the intact first part of a log, and set the rest aside.
-
-Only a rebuild uses this module. It restores lost newest segments from published files.
-"""
+"""Corrupt logs, whose rest a rebuild sets aside before it restores lost newest segments from published files."""
 
 from __future__ import annotations
 
@@ -18,11 +15,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def is_corrupt(log: CommitLog) -> bool:
-    """Return whether the log cannot be read because a segment is damaged or missing.
-
-    Raises:
-        UnknownVersionError: if a newer version has written it.
-    """
+    """Return whether a segment is damaged or missing; raises UnknownVersionError."""
     try:
         log.refresh()
     except UnknownVersionError:
@@ -33,9 +26,7 @@ def is_corrupt(log: CommitLog) -> bool:
 
 
 def fold_readable_part(log: CommitLog) -> Fold:
-    """Return the state of the log after its readable first part. Raises UnknownVersionError if a newer version has
-    written the log.
-    """
+    """Return the state of the readable part; raises UnknownVersionError."""
     if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()
@@ -49,17 +40,13 @@ def fold_readable_part(log: CommitLog) -> Fold:
 
 
 def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
-    """Move all segments above the readable part of a log to `set_aside` in the store.
+    """Move all segments above a log's readable part to `set_aside`, and return their paths.
 
-    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next
-    call resumes. Until all segments are moved the log cannot be read, because none of the segments to move is a
-    readable checkpoint.
-
-    Returns:
-        the paths of the moved segments.
+    An empty log is created again. The caller must make sure that no run starts; after a crash the next call resumes.
+    Until all are moved the log cannot be read, because none of them is a readable checkpoint.
 
     Raises:
-        UnknownVersionError: like `is_corrupt`.
+        UnknownVersionError: of a segment.
     """
     if not is_corrupt(log):
         return []
@@ -89,9 +76,7 @@ def _readable_segments(log: CommitLog) -> Mapping[int, Segment]:
 
 
 def _readable_end(segments: Mapping[int, Segment]) -> int:
-    """Return the end (exclusive) of the newest part of a log that begins with a checkpoint and has no gap; 1 if there
-    is none.
-    """
+    """Return the end (exclusive) of the newest gap-free part from a checkpoint on; 1 if there is none."""
     for end in sorted((number + 1 for number in segments if number + 1 not in segments), reverse=True):
         base = max((n for n in segments if n < end and isinstance(segments[n].record, Checkpoint)), default=end)
         if base < end and all(number in segments for number in range(base, end)):

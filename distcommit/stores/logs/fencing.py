@@ -1,4 +1,4 @@
-"""Epochs: a run fences the job log, then its buckets. From then on no older run can seal."""
+"""Epochs: a run fences the job log, then its buckets, so that no older run can seal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OLDER_OUTPUT = (
     " store rebuild --keep-watermarks` lets the job continue in the present output; missing data is published again"
     " only where you set watermarks back. Or give the job new folders (paths)"
 )
-"""Remedy for an output that is older than its store."""
+"""Remedy for an output older than its store."""
 _UNCLAIMED = "an unclaimed output"
 _FORMER_OUTPUT = "if paths.output was changed, set it to the former folder again, or move that folder here. Otherwise "
 OTHER_STAGING = (
@@ -33,25 +33,24 @@ OTHER_STAGING = (
     " store rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files"
     " is quarantined then, to be released"
 )
-"""Remedy for a staging folder that is not the one of earlier runs."""
+"""Remedy for another staging folder than earlier runs'."""
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
-    """Check that store, output and staging belong together, fence the job log, and mark the output with the run's
-    epoch.
+    """Check that store, output and staging belong together, fence the job log, and mark the output with the epoch,
+    before any publication.
 
-    All of this precedes any publication. Costs O(1) operations.
+    Costs O(1) operations.
 
     Args:
-        unsealed: whether the run delivers at least once.
+        unsealed: for delivery at least once.
 
     Returns:
         the run's epoch.
 
     Raises:
-        StaleStoreError: if the output has markers of runs that the store does not know, or the store knows runs without
-            a marker in the output.
-        ConfigurationError: if staging or output belong to another job.
+        StaleStoreError: if output or store have runs that the other does not know.
+        ConfigurationError: if staging or output are another job's.
         FencedError, OutcomeUnknownError, StorageRefusedError: like `fence_job`.
     """
     require_newest(store)
@@ -63,10 +62,9 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore, *, read_only: bool = False) -> None:
-    """Check that neither the store nor the output is older than the other one, and claim the job's folders. Raises the
-    errors of `begin_run`.
+    """Check that neither store nor output is older, and claim the folders; raises the errors of `begin_run`.
 
-    `read_only`: only compare existing claims.
+    `read_only`: only compare claims.
     """
     problem = older_output(store)
     if problem:
@@ -105,11 +103,10 @@ def require_newest(store: JobStore, *, read_only: bool = False) -> None:
 
 
 def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
-    """Claim staging and output for the job. `read_only`: only compare existing claims.
+    """Claim staging and output; with `read_only`, only compare.
 
     Raises:
-        ConfigurationError, StaleStoreError: if they belong to another job or to another store of this job, or if one of
-            the job's folders is inside a folder of another job.
+        ConfigurationError, StaleStoreError: if they are another job's or store's, or a folder is inside another job's.
     """
     require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
@@ -118,11 +115,10 @@ def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
-    """Mark the end of the run in the output. `clean`: the run leaves no sequence open.
+    """Mark the run's end in the output. `clean`: no sequence is open.
 
-    Call it after the end (CUT) is recorded in the job log; otherwise nothing is marked. A copy of the store that was
-    made during the run then lacks an end that the output has, so a later run detects the copy. An OSError is only
-    logged.
+    Without a recorded CUT nothing is marked. So a copy of the store from during the run lacks an end that the output
+    has, and is detected. An OSError is only logged.
     """
     try:
         fold = store.job_log().refresh()
@@ -135,14 +131,14 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
 
 
 UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
-"""Result of `newer_runs` after an interrupted rebuild. The same command resumes the rebuild."""
+"""`newer_runs` after an interrupted rebuild, which the same command resumes."""
 
 
 def newer_runs(store: JobStore) -> str:
-    """Return a description of the runs in the output that the store does not know; empty if there are none.
+    """Describe the output's runs that the store does not know; empty for none.
 
-    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read,
-    because a run puts its marker after its records.
+    Call it after the fence, because a rebuild marks before it fences, and before the log is read, because a run marks
+    after its records.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
@@ -159,9 +155,9 @@ def newer_runs(store: JobStore) -> str:
 
 
 def older_output(store: JobStore) -> str:
-    """Return a description of the runs in the store that the output does not know; empty if there are none.
+    """Describe the store's runs that the output does not know; empty for none.
 
-    The log is read before the markers, because a run puts its marker first and then writes its CUT.
+    The log is read before the markers, because a run marks before its CUT.
     """
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
@@ -175,10 +171,10 @@ def older_output(store: JobStore) -> str:
 
 
 def is_other_staging(store: JobStore) -> bool:
-    """Return whether the pending sequences have their staged files in another staging folder, for example because a
-    disk is not mounted. In this folder the files would count as lost.
+    """Return whether pending sequences have their files in another staging folder, such as an unmounted disk; here they
+    would count as lost.
 
-    The logs are read only if the folder is unclaimed. An unreadable log counts as pending.
+    Logs are read only if the folder is unclaimed, and an unreadable one counts as pending.
     """
     if not store.job_log().refresh().began_epoch or read_claim(store.fs, store.roots.staging) is not None:
         return False
@@ -197,16 +193,16 @@ def _has_open_dataset(log: CommitLog) -> bool:
 
 
 def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
-    """Fence the job log and return the run's epoch.
+    """Fence the job log, and return the run's epoch.
 
-    The epoch is the number of the run's FENCE, or one above the newest epoch if that is higher, as after a rebuild.
+    It is the number of the FENCE, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        moving: whether the caller moves the store to another generation, or resumes such a move.
+        moving: whether the caller moves the store to another generation.
 
     Raises:
-        FencedError: if another run fenced the log at the same moment. This run must end, and must not retry.
-        ConflictError: if the store is not open in its current generation: see `require_current_generation`.
+        FencedError: if another run fenced at that moment; this one must end.
+        ConflictError: of `require_current_generation`.
         OutcomeUnknownError, StorageRefusedError: if the log cannot be written.
     """
     log = store.job_log()
@@ -227,10 +223,10 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
-    """Fence one bucket's log and return its state, which includes the fence.
+    """Fence a bucket's log; return the state with the fence.
 
     Raises:
-        FencedError: if a newer run has fenced the log.
+        FencedError: for a newer run's fence.
     """
     fold = yield from log.settle(partial(next_log_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)
@@ -239,7 +235,7 @@ def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
 
 
 def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:
-    """Raise FencedError if a run newer than `epoch` has fenced the log, or if the log has ended."""
+    """Raise FencedError if a newer run has fenced the log, or it has ended."""
     if fold.fence_epoch > epoch:
         raise FencedError(
             "a newer run has fenced this one",

@@ -1,4 +1,4 @@
-"""Checks that the open generation of bucket logs is the current one. Every writer must pass them."""
+"""Checks, for every writer, that the open generation is the current one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
     """Check that the store is open in its current generation.
 
     Args:
-        store: the store, as it was opened.
-        fold: a later state of its job log.
-        moving: whether the caller moves it to another generation.
+        store: as it was opened.
+        fold: a later state of the job log.
+        moving: whether the caller moves it.
 
     Raises:
         ConflictError: if another generation is current, or a move to one is in progress.
@@ -44,7 +44,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Check that a bucket's log has not ended in `fold`.
+    """Check that a bucket's log has not ended.
 
     Raises:
         ConflictError: if it continues in another generation.

@@ -1,8 +1,8 @@
-"""Log anchors: heads of the bucket logs in the job log. They show whether a bucket log has lost its newest segments.
+"""Log anchors: recorded heads that show whether a bucket log has lost its newest segments.
 
-A run records the heads when it has replayed the buckets and when it ends (CUT). An operator command records the head of
-each log that it has changed (HEADS). Every writer of a bucket first checks that the log still has the segment of its
-last recorded head. The model of these rules is `tests/spec/anchor_model.py`.
+A run records them in the job log after replay and at its end (CUT), an operator command for each log that it has
+changed (HEADS). Every writer of a bucket first checks the segment of its last recorded head. The model is
+`tests/spec/anchor_model.py`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from distcommit.stores.state.task_states import PastStates
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
-    """Return the state of a bucket's log. Read the job log before the call.
+    """Return a bucket log's state; read the job log before.
 
     Raises:
-        LostTailError: if the log lacks the segment of the bucket's newest recorded head.
+        LostTailError: if the log lacks its newest recorded head.
         CorruptError: if the log cannot be read.
     """
     fold, head = log.refresh(), job_fold.heads.get(bucket)
@@ -49,12 +49,12 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 
 
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
-    """Check that a bucket's log has lost no segments, and return its state. Raises the errors of `require_head`.
+    """Check that a bucket's log has lost no segments; raises the errors of `require_head`.
 
-    The log must have its newest recorded head. If the bucket's newest run died, or no run has checked the bucket since
-    it ended, the log must also contain every sequence that this run published.
+    If its newest run died, or no run has checked the bucket since, the log must also contain every sequence that this
+    run published.
 
-    `past`: task states of past runs, shared by all buckets of the caller.
+    `past`: shared by all buckets.
     """
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
     is_whole = head.is_complete if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
@@ -80,7 +80,6 @@ def _is_unsealed(state: TaskState, fold: Fold) -> bool:
 
 
 def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
-    """Yield the files that the bucket's newest run published and that no sequence in the log contains."""
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
@@ -101,11 +100,10 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, actual: str) -> Lo
 
 
 def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_epoch: int) -> None:
-    """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
+    """After a crash, check that the output has the effects of sequences that dead runs finished.
 
     Args:
-        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
-            because users may delete them.
+        ended_epoch: newest run with an end in the output, up to which users may have deleted effects.
 
     Raises:
         StaleStoreError: if an effect is missing.
@@ -139,10 +137,10 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
 
 
 def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
-    """Record in the job log the heads of the bucket logs after replay.
+    """Record the heads after replay.
 
     Args:
-        heads: durable heads of the buckets that this run has fenced and checked.
+        heads: durable, of buckets that this run has fenced and checked.
 
     Returns:
         the epoch of the previous run if the job log lacks its end, else 0.
@@ -159,9 +157,9 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
 
 
 def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, decided_from: int = 0) -> None:
-    """Record in the job log that a run has ended, unless a newer one has started, and write a checkpoint if one is due.
+    """Record a run's end, unless a newer one has started, and write a due checkpoint.
 
-    Arguments are those of `record_cut_began` and `CommitLog.checkpoint`.
+    Arguments: see `record_cut_began` and `CommitLog.checkpoint`.
     """
     log = store.job_log(epoch)
     at_least = checkpoint_every(log.refresh())
@@ -176,14 +174,13 @@ def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, deci
 
 
 def discard_heads(store: JobStore, epoch: int, user: str) -> None:
-    """Discard all recorded heads, so that the present logs count as complete. Only an operator may decide this. `epoch`
-    must be the newest one.
-    """
+    """Discard all recorded heads, so that the present logs count as complete, which only an operator may decide.
+    `epoch` must be the newest one."""
     run_alone(store.job_log(epoch).settle(partial(next_log_record.discard_heads, epoch=epoch, user=user)))
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
-    """Yield the durable heads of all readable bucket logs."""
+    """Yield durable heads of readable bucket logs."""
     for bucket in range(store.buckets):
         with suppress(CorruptError):
             log = store.bucket_log(bucket)
@@ -196,10 +193,10 @@ def durable_heads(store: JobStore) -> Iterator[Head]:
 def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
     """Open a bucket's log for an operator action.
 
-    When the block ends, also by an exception, a changed head of the log is durable and recorded in the job log.
+    When the block ends, also by an exception, a changed head is durable and recorded in the job log.
 
     Raises:
-        LostTailError: if the log has lost its newest segments; nothing was done.
+        LostTailError: if the log has lost segments; nothing was done.
         ConflictError: if the number of buckets was changed, or a change is in progress.
     """
     with many_by_hand(store, user) as open_log:
@@ -208,7 +205,7 @@ def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
 
 @contextmanager
 def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitLog]]:
-    """Open the logs of several buckets like `by_hand`: the yielded function opens one."""
+    """Yield a function that opens logs like `by_hand`."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
     require_current_generation(store, job_fold)

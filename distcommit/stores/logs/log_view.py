@@ -1,4 +1,4 @@
-"""A commit log as one process reads it: list, read and apply segments."""
+"""A commit log as one process reads it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from distcommit.stores.logs.segment_format import Segment, decode_segment
 
 
 class LogView:
-    """One log, and its state after the segments that were read. `refresh` reads newer segments.
+    """A log's state, which `refresh` continues.
 
     Args:
-        folder: folder of the log, created by the job store.
+        folder: created by the job store.
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
@@ -32,12 +32,11 @@ class LogView:
         self._own: tuple[int, Segment] | None = None  # the newest segment put by this writer; never read back
 
     def refresh(self) -> Fold:
-        """Return the state after all segments that existed when this call started, or later ones.
+        """Return the state after at least all segments that existed at the call.
 
-        A state is valid only if a listing made after its last read shows no segment above it, and still shows the
-        checkpoint that it started from. Then no newer checkpoint existed, so none of its segments can have been deleted
-        and written again by a zombie. A segment put by this writer is not read: the listing that shows it comes after
-        all reads.
+        It is valid only if a listing after its last read shows no segment above it, and still shows the checkpoint that
+        it started from. Then no newer checkpoint existed, so none of its segments can have been deleted and written
+        again by a zombie. A segment of this writer is not read: the listing that shows it comes after all reads.
 
         Raises:
             CorruptError: if a segment is truncated, foreign or missing.
@@ -72,22 +71,18 @@ class LogView:
                 missing_before = (missing, len(listed))
 
     def latest(self) -> Fold:
-        """Return the state of the last `refresh`, or refresh if there was none.
+        """Return the last state, or refresh.
 
-        The state may be outdated. Call it right after a refresh, or to append: an append to an outdated state fails,
-        because its number is taken.
+        It may be outdated. Call it right after a refresh, or to append, which fails on an outdated state.
         """
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
-        """Return the head of this bucket's log at the last `refresh`."""
+        """Return the head at the last `refresh`."""
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:
-        """Return whether the log had the segment of `head` at the last `refresh`.
-
-        A later checkpoint is sufficient, because segments below a checkpoint may have been deleted.
-        """
+        """Return whether the log had this segment at the last `refresh`, or a later checkpoint."""
         if head.number > self._last:
             return False
         if head.number in self._checksums:
@@ -99,9 +94,9 @@ class LogView:
         return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
-        """Yield all segments present when this call starts, in order; an unreadable segment as its error.
+        """Yield all present segments in order, an unreadable one as its error.
 
-        A segment that is deleted in the meantime is skipped. The state of this view does not change.
+        Segments deleted meanwhile are skipped, and the state does not change.
         """
         for number in sorted(self._numbers()):
             path = f"{self.folder}/{segment_name(number)}"
@@ -123,7 +118,7 @@ class LogView:
         return fold
 
     def _read_from_newest_checkpoint(self, listed: set[int]) -> int | None:
-        """Fold from the newest checkpoint in `listed`. Return the number of a missing segment, or None."""
+        """Fold from the newest listed checkpoint; return a missing segment's number, or None."""
         above: list[tuple[int, Segment]] = []
         self._fold = None
         number = max(listed, default=1)

@@ -1,11 +1,10 @@
 """Rebucketing: give a job another number of buckets, or other names or commit groups of datasets.
 
-All logs of the current generation are ended, new logs start with their state, then the job log switches to the new
-generation. The model is `tests/spec/generation_model.py`.
+All logs of the generation are ended, new ones start with their state, then the job log switches. The model is
+`tests/spec/generation_model.py`.
 
-After a crash at any point any process can resume: it takes a new epoch and continues the recorded move. A fenced
-process can neither end a log nor switch. It may still create new logs. This is safe, because every process creates the
-same logs.
+After a crash any process can resume: it takes a new epoch and continues the recorded move. A fenced one can neither end
+a log nor switch, and every process creates the same new logs.
 """
 
 from __future__ import annotations
@@ -42,13 +41,12 @@ _SHOWN_NAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The requested buckets and dataset names of a rebucketing.
+    """The target of a rebucketing.
 
     Attributes:
-        buckets: number of buckets.
-        settings: new values of the fixed settings that name or group datasets, as the store records them.
-        current_names: maps old dataset names to new ones; None if no dataset is renamed. The mapping follows from
-            `settings`.
+        buckets: their number.
+        settings: new fixed settings that name or group datasets.
+        current_names: old names to new ones, by the settings; None without renaming.
     """
 
     buckets: int
@@ -58,13 +56,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Rebucketed:
-    """The result of a rebucketing.
+    """The result.
 
     Attributes:
-        store: the store in its new generation.
-        epoch: epoch of the move; 0 if no move was needed.
-        datasets: number of datasets in the new logs.
-        is_resumed: whether this command finished the move of an interrupted command.
+        store: in its new generation.
+        epoch: of the move; 0 for none.
+        datasets: their number in the new logs.
+        is_resumed: whether an interrupted command's move was finished.
     """
 
     store: JobStore
@@ -74,27 +72,24 @@ class Rebucketed:
 
 
 def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[str], None]) -> Rebucketed:
-    """Move a job to another generation of logs. Costs O(old buckets + new buckets) operations.
+    """Move a job to another generation of logs, in O(old buckets + new buckets) operations.
 
     Args:
-        store: the store in its current generation, with the new grouping of datasets.
-        move: the target.
+        store: in its current generation, with the new grouping.
         run_id: unique id of this command.
-        report_step: called with each step as it starts.
+        report_step: called as each step starts.
 
     Returns:
-        the result, with the store in its new generation; durable.
+        the durable result.
 
     Raises:
-        ConflictError: if a dataset is not idle, or a stopped dataset would get another name; then logs have at most new
-            fences. Also if another move is in progress, the store's generation is not current, or a log can't be ended.
-        ConfigurationError: if the job's sink names no commit group for a dataset.
-        FencedError: if another process has fenced the job meanwhile. If that process does not resume the move, repeat
-            this command.
+        ConflictError: if a dataset is not idle, or a stopped one would be renamed; logs have at most new fences then.
+            Also if another move is in progress, the generation is not current, or a log can't be ended.
+        ConfigurationError: if a dataset has no commit group.
+        FencedError: if another process has fenced the job; if that does not resume the move, repeat this command.
         StaleStoreError: if the store is older than its output.
-        LostTailError: if a bucket's log has lost its newest segments.
-        CorruptError: if a log cannot be read, a new log exists with other content, or the stored schema of a dataset to
-            rename is lost or unreadable.
+        LostTailError: if a log has lost its newest segments.
+        CorruptError: if a log cannot be read, a new one has other content, or a schema to rename is lost.
     """
     fold = store.job_log().refresh()
     require_current_generation(store, fold, moving=True)
@@ -132,10 +127,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
 
 
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
-    """Check that no log has lost its newest segments and that the output is not older than the store.
-
-    Neither problem could be detected after the move.
-    """
+    """Check that no log has lost segments and the output is not older, because the move would hide that."""
     require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended, past = newest_end(read_markers(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
@@ -214,7 +206,7 @@ def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
 
 
 def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
-    """Record the move in the job log, so that no run can start. Return the store in its new generation."""
+    """Record the move in the job log, so that no run can start; return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
     make_beginnings = partial(
         next_log_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
@@ -239,11 +231,11 @@ def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
 
 
 def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
-    """Create the new logs, durably. Return the number of datasets in them.
+    """Create the new logs, durably; return their number of datasets.
 
     Raises:
-        CorruptError: if a log has other content than required, from a backup or another program. It would count after
-            the switch. If another process has switched already, the error of `require_fence` is raised instead.
+        CorruptError: if a log has other content, from a backup or another program, which would count after the switch.
+            If another process has switched already, the error of `require_fence` comes first.
     """
     logs = _logs(after, epoch)
     make_beginnings = partial(next_log_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
@@ -276,10 +268,10 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
 def _rename_schemas(
     after: JobStore, ended: Sequence[Fold], beginnings: list[Checkpoint], named_now: NamedNow
 ) -> dict[str, SchemaIds]:
-    """Copy schemas to the new names of datasets, and return their ids.
+    """Copy schemas to new dataset names, and return their ids.
 
-    The numbers of the copies contain the newest epoch in the ended logs. That epoch never changes, so a process that
-    resumes writes the same copies.
+    Their numbers contain the newest epoch in the ended logs, which never changes, so a process that resumes writes the
+    same copies.
     """
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_states = [state for beginning in beginnings for state in beginning.datasets]

@@ -1,4 +1,4 @@
-"""Record steps that their failed execution has changed, such as commit infos after a partial success."""
+"""Records of steps that a failed execution has changed."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ def record_changed_steps(
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     failed: dict[SequenceName, DistcommitError],
 ) -> BatchedWork[frozenset[SequenceName]]:
-    """Record the steps of failed sequences whose rows their execution has changed, so that the retry uses these rows.
+    """Record changed rows of failed sequences' steps for the retry.
 
     Args:
-        executed: the sequences as they were executed.
-        loaded: their steps after the execution.
-        failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's,
-            unless a step is lost.
+        executed: sequences as executed.
+        loaded: steps after the execution.
+        failed: errors by sequence; that of an unrecorded change replaces others, unless a step is lost.
 
     Returns:
-        the sequences with a recorded change. Their commits have made progress and do not count as failed attempts.
+        sequences with a recorded change, whose progress does not count as failed attempts.
 
     Raises:
-        FencedError: if a newer run has fenced the log.
+        FencedError: for a newer run's fence.
         DistcommitError, OSError: if the log cannot be written. The retry then uses the recorded rows.
     """
     changed: list[PostponedSequence] = []

@@ -34,10 +34,10 @@ class Segment:
     """One record and its writer.
 
     Attributes:
-        epoch: epoch of the writer; 0 for an operator.
-        writer_id: random id of the writer, in hexadecimal digits.
-        record: the record.
-        checksum: the stored checksum, as 16 hexadecimal digits; empty before the segment is stored.
+        epoch: of the writer; 0 for an operator.
+        writer_id: random, in hexadecimal digits.
+        record: stored in it.
+        checksum: 16 hexadecimal digits; empty before it is stored.
     """
 
     epoch: int
@@ -47,11 +47,7 @@ class Segment:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Return the segment's bytes.
-
-    Raises:
-        DistcommitError: if the record is too large to be decoded. The log would be unreadable.
-    """
+    """Encode; raises DistcommitError if the record is too large to be decoded."""
     raw = _encoder.encode(segment.record)
     if len(raw) >= _MAX_RAW_BYTES:
         raise DistcommitError(
@@ -67,11 +63,11 @@ def encode_segment(segment: Segment) -> bytes:
 
 
 def decode_segment(data: bytes, path: str) -> Segment:
-    """Return the segment in `data`. Decoding runs no code and is bounded in size.
+    """Decode, bounded in size and without running code.
 
     Args:
-        data: bytes of the file.
-        path: path of the file, for the error.
+        data: of the file.
+        path: for the error.
 
     Raises:
         UnknownVersionError: if the segment is undamaged and of another format version.
@@ -105,7 +101,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
 
 
 def checksum_in(data: bytes) -> str:
-    """Return the checksum in a segment's bytes, which covers record and writer; empty if there is none."""
+    """Return the checksum of record and writer; empty if there is none."""
     header = _HEADER.match(data)
     return header["sum"].decode() if header else ""
 

@@ -1,4 +1,4 @@
-"""The end of a sequence of the commit step store: closed, lost, or replayed without success."""
+"""The end of a sequence of the commit step store."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class OpenStore:
-    """An open store of one job in this process.
+    """A job's open store.
 
     Attributes:
-        store: the durable state of the job.
-        run_id: id under which the logs are fenced.
-        epoch: epoch that the logs are fenced for.
-        logs: logs of the buckets by number.
-        unfenced: buckets whose log was corrupt when it had to be fenced; fenced before their next use.
-        unsealed: steps that are not sealed yet, in execution order by dataset URN.
+        store: durable state.
+        run_id: of the fences.
+        epoch: of the fences.
+        logs: by bucket.
+        unfenced: buckets whose log was corrupt, fenced before their next use.
+        unsealed: steps in execution order by dataset.
     """
 
     store: JobStore
@@ -48,9 +48,9 @@ class SequenceEnd:
     """Records the end of one sealed sequence in its bucket's log.
 
     Attributes:
-        opened: the store, with the epoch that ends the sequence.
-        log: log of the dataset's bucket.
-        executed: the sequence, with the recorded rows of the steps in this process.
+        opened: with the epoch that ends the sequence.
+        log: of the bucket.
+        executed: with this process's recorded rows.
     """
 
     opened: OpenStore
@@ -66,11 +66,11 @@ class SequenceEnd:
         return self.opened.store.bucket_of(self.name.dataset_urn)
 
     def close(self) -> None:
-        """Record in the log that the sequence is done. All of its effects must be durable.
+        """Record that the sequence is done, whose effects must be durable.
 
         Raises:
-            FencedError: if a newer process has fenced the log.
-            ConflictError, StaleStoreError: if the log has ended; see `require_not_moved`.
+            FencedError: for a newer process's fence.
+            ConflictError, StaleStoreError: of `require_not_moved`.
         """
         fold = run_alone(self.log.settle(partial(next_log_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:
@@ -81,7 +81,7 @@ class SequenceEnd:
         self._count_failure(reason, for_good=True, max_attempts=1)
 
     def lose(self, error: LostError) -> LostError:
-        """Quarantine a sequence with a lost step, and return the error to be raised."""
+        """Quarantine a sequence with a lost step; return the error."""
         add_ids(error, bucket=self.bucket)
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
@@ -103,10 +103,9 @@ class SequenceEnd:
     def fail(
         self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
     ) -> DistcommitError:
-        """Record changed steps, count a failed replay, once per epoch, and return the error to raise.
+        """Record changed steps, count a failed replay once per epoch, and return the error.
 
-        A commit by the process that sealed the sequence is not a replay. An outage of the target does not count, and
-        neither does a commit that recorded a change.
+        The sealing process's commits, outages and recorded changes do not count.
         """
         opened, name = self.opened, self.name
         failed = {name: error}
@@ -128,7 +127,7 @@ class SequenceEnd:
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
 
     def _record_changes(self, steps: Sequence[CommitStep], failed: dict[SequenceName, DistcommitError]) -> bool:
-        """Return whether a change was recorded. If it cannot be recorded, its error replaces the sequence's."""
+        """Return whether a change was recorded; otherwise its error replaces the sequence's."""
         executed = {self.name: self.executed}
         progressed = run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
         recorded = self.log.latest().sequence(self.name)

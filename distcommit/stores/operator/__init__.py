@@ -1,4 +1,4 @@
-"""Operator actions on datasets, and requests to a service.
+"""Operator actions, and requests to a service.
 
-An action must not change a dataset without the required status. Start reading at `operator_actions`.
+Must not change a dataset without the required status. Start reading at `operator_actions`.
 """

@@ -1,4 +1,4 @@
-"""The check before an operator accepts a sequence that replaces published files."""
+"""The check before accepting a sequence that replaces files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def require_published_replacement(store: JobStore, sequence: SealedSequence, *, is_revoking: bool) -> None:
-    """Check that the tombstone of a sequence is published, if the sequence replaces files. If it compacts files, check
-    all of its files, because the tombstone supersedes the only other copy of their records.
+    """Check that the tombstone of a sequence that replaces files is published. If it compacts files, all of its files
+    must be, because the tombstone supersedes the only other copy of their records.
 
-    A sequence that replaces files and is being abandoned is refused: an interrupted abandon may have deleted the
-    tombstone or a new file, or delete it later. It can always be repeated, because the sequence only renames files. The
-    model is `tests/spec/replace_model.py`.
+    If it is being abandoned, it is refused: an interrupted abandon may have deleted the tombstone or a new file, or do
+    so later. An abandon can always be repeated, because it only renames files. The model is
+    `tests/spec/replace_model.py`.
 
     Args:
         is_revoking: whether the sequence is being abandoned.

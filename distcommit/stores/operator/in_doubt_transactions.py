@@ -1,7 +1,4 @@
-"""Prepared transactions of a quarantined sequence that an operator accepts.
-
-No run will commit these transactions, so they must be rolled back.
-"""
+"""Prepared transactions of an accepted sequence, which no run will commit."""
 
 from __future__ import annotations
 
@@ -27,18 +24,17 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 _NO_UNIT = "accepted"
-"""Placeholder for the work unit of an attempt without staged files."""
+"""Work unit of an attempt without staged files."""
 
 
 class InDoubt:
-    """The prepared transactions of a sequence. Their attempts get marker files, as attempts that may be aborted.
+    """The prepared transactions of a sequence, whose attempts get markers like those that may be aborted.
 
-    While the sequence is open the markers have no effect, and they are deleted before the sequence is executed. Once
-    the sequence has ended, the next run of the job rolls the transactions back.
+    While the sequence is open the markers have no effect, and they are deleted before it is executed. Once it has
+    ended, the next run rolls the transactions back.
 
     Args:
-        store: store of the sequence.
-        committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
+        committers: by sink; other sinks' transactions stay prepared.
 
     Raises:
         OSError: if a marker cannot be written.
@@ -51,11 +47,7 @@ class InDoubt:
         self._notes = _note_attempts(store, bucket, self._steps) if self._steps else []
 
     def roll_back(self) -> Sequence[SinkCommitStep]:
-        """Roll back the prepared transactions, once the sequence has ended.
-
-        Returns:
-            the steps that could not be rolled back now. Their markers stay.
-        """
+        """Roll back once the sequence has ended; return the steps for which that failed, whose markers stay."""
         remaining = [step for step in self._steps if not _roll_back(step)]
         if not remaining:
             remove_notes(self._store.fs, self._store.roots.staging, self._notes)
@@ -74,9 +66,6 @@ def _roll_back(step: SinkCommitStep) -> bool:
 def _in_doubt_steps(
     store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]
 ) -> Iterator[SinkCommitStep]:
-    """Yield the steps of sinks whose transactions stay prepared at the target until they are committed or rolled
-    back.
-    """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers, store.store_id)
     for batch in sequence.steps:
         if batch.type_name != SinkCommitStep.type_name:

@@ -1,7 +1,7 @@
-"""Operator actions on a dataset: release a quarantined sequence or a stopped dataset, or set a watermark.
+"""Operator actions on a dataset.
 
-Each action is a record in the log. The record has no epoch and needs no fence, so an action is possible beside a live
-run. Afterwards the new head of the bucket's log is recorded in the job log (`stores.logs.log_anchors`).
+Each is a record without epoch or fence, so it is possible beside a live run. Afterwards the log's new head is recorded
+(`stores.logs.log_anchors`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class Release(StrEnum):
-    """The ways to release a dataset: functions of the same names describe them."""
+    """Ways to release a dataset, described by the functions of these names."""
 
     RETRY = "retry"
     ACCEPT = "accept"
@@ -45,11 +45,11 @@ class Release(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryResult:
-    """The result of `retry_all`.
+    """A result.
 
     Attributes:
-        datasets: released datasets.
-        unreadable: error by bucket, of buckets that could not be read.
+        datasets: released.
+        unreadable: error by bucket.
     """
 
     datasets: list[str] = field(default_factory=list)
@@ -59,11 +59,7 @@ class RetryResult:
 def release(
     store: JobStore, urn: str, action: Release, user: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
-    """Release a dataset as the action says; see `retry`, `accept`, `abandon` and `restart`.
-
-    Returns:
-        with `accept` the steps that it returns, otherwise nothing.
-    """
+    """Release a dataset by an action; with `accept`, return its steps."""
     match action:
         case Release.RETRY:
             retry(store, urn, user)
@@ -77,10 +73,10 @@ def release(
 
 
 def retry_all(store: JobStore, user: str) -> RetryResult:
-    """Let the next run replay every quarantined dataset with a full number of attempts, and read every stopped one.
+    """Let the next run replay quarantined datasets with all attempts, and read stopped ones.
 
-    Datasets of unreadable buckets are left out; the result names the buckets. Datasets that are being abandoned stay as
-    they are. Idempotent. Raises ConflictError if the number of buckets was changed, or a change is in progress.
+    Datasets of unreadable buckets or being abandoned are left out. Idempotent. Raises ConflictError after or during a
+    change of buckets.
     """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:
@@ -102,13 +98,11 @@ def retry_all(store: JobStore, user: str) -> RetryResult:
 
 
 def quarantine(store: JobStore, urn: str, user: str) -> None:
-    """Quarantine a pending dataset until an operator releases it.
-
-    For a sequence that can never be finished, for example because its sink was removed.
+    """Quarantine a pending dataset whose sequence can never be finished.
 
     Raises:
-        ConflictError: if the dataset is not pending, or is held by a run that has not decided to publish. In the second
-            case the next run drops the sequence.
+        ConflictError: if it is not pending, or held by a run that has not decided to publish; then the next run drops
+            the sequence.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         state = log.refresh().state_of(urn)
@@ -130,9 +124,7 @@ def quarantine(store: JobStore, urn: str, user: str) -> None:
 
 
 def retry(store: JobStore, urn: str, user: str) -> None:
-    """Let the next run replay a quarantined dataset's sequence, with a full number of attempts.
-
-    A dataset that was stopped after too many failed runs is read again, from its watermark.
+    """Let the next run replay a quarantined sequence with all attempts, or read a stopped dataset from its watermark.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor stopped.
@@ -146,7 +138,6 @@ def retry(store: JobStore, urn: str, user: str) -> None:
 
 
 NotPublished = Callable[[SealedSequence], tuple[SkippedRange, ...]]
-"""Returns the positions of a sequence that are not published."""
 
 
 def accept(
@@ -156,20 +147,19 @@ def accept(
     committers: Mapping[str, OpensCommitter] | None = None,
     not_published: NotPublished = lambda sequence: (),
 ) -> Sequence[CommitStep]:
-    """Declare a quarantined dataset's sequence done as it is. Its watermark moves, and the sequence is marked as
-    accepted.
+    """Declare a quarantined sequence done, and move the watermark.
 
-    Unpublished data is lost. So is data that an unfinished abandon has revoked: `not_published` returns its
-    positions, which are recorded as skipped. Transactions prepared at targets are then rolled back by `committers`.
+    Unpublished data is lost, and so is data that an unfinished abandon has revoked, whose positions from
+    `not_published` are recorded as skipped. Prepared transactions are then rolled back.
 
     Returns:
-        steps that could not be rolled back because the target is unavailable. The job's next run rolls them back.
+        steps that could not be rolled back; the next run does that.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned; or if accept would double or lose
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or accept would double or lose
             records: the sequence publishes only files, replaces others, and is being abandoned or lacks its published
             tombstone, or it compacts files and is not published as a whole. Nothing was changed.
-        OSError: if the marker of a prepared attempt cannot be written. Nothing was changed.
+        OSError: if a marker cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
@@ -186,21 +176,21 @@ def accept(
 
 
 def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Undo a quarantined dataset's sequence. The next run reads its records again, from the present watermark.
+    """Undo a quarantined sequence, whose records the next run reads again.
 
-    First the log records REVOKING, so that no run may execute the sequence any more. Then each target withdraws its
-    commit, in reverse order, because targets that cannot withdraw are committed last. If a target refuses, the targets
-    before it allow the commit again. Then staged files are deleted, so that a zombie cannot publish them later, and
-    last the published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
+    First the log records REVOKING, so that no run may execute the sequence any more. Then targets withdraw their
+    commits in reverse order, because those that cannot withdraw are committed last. If one refuses, the targets before
+    it allow the commit again. Then staged files are deleted, so that a zombie cannot publish them later, and last the
+    published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
 
     Args:
-        committers: committers of the sequence's sinks, by sink name.
+        committers: by sink.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished in the
-            meantime: nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the
-            dataset stays quarantined.
-        SinkUnavailableError: if a sink of the steps is not among `committers`. Nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished meanwhile:
+            nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the dataset
+            stays quarantined.
+        SinkUnavailableError: for a sink without committer. Nothing was changed.
         DistcommitError: if a step cannot be undone. The dataset stays revoking, and a repeated call resumes.
     """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {}, store.store_id)
@@ -210,14 +200,14 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
 
 
 def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Abandon a quarantined dataset's sequence, and delete its watermark and the state of its targets.
+    """Abandon a quarantined sequence, and delete the watermark, so that the next run reads the dataset from its
+    beginning.
 
-    The next run reads the dataset from its beginning into the target that exists then. Use it if the target is not the
-    one that the store knows, such as a table that was dropped and recreated. If the caller dies between the two
-    actions, the next run quarantines the dataset again.
+    Use it if the target is another than the store knows, such as a recreated table. If the caller dies between both,
+    the next run quarantines the dataset again.
 
     Raises:
-        ConflictError, DistcommitError: if the sequence cannot be abandoned, see `abandon`.
+        ConflictError, DistcommitError: of `abandon`.
     """
     abandon(store, urn, user, committers)
     set_watermark(store, urn, None, user)
@@ -256,9 +246,8 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, use
 
 
 def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
-    """Return whether all of these steps may be executed again. Call it before RESTORED is recorded, which lets runs
-    try them.
-    """
+    """Return whether these steps may be executed again. Call it before RESTORED is recorded, which lets runs try
+    them."""
     try:
         for step in reversed(withdrawn):
             require_success(step_name(step), "allow", step.allow())
@@ -268,10 +257,10 @@ def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
 
 
 def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: str) -> None:
-    """Set an idle dataset's watermark, in either direction; None deletes it.
+    """Set an idle dataset's watermark; None deletes it.
 
-    A run that has planned the dataset cannot seal it any more. Moving back publishes records again, moving forward
-    skips records.
+    A run that has planned it cannot seal it any more. Moving back publishes records again, moving forward skips
+    records.
 
     Raises:
         ConflictError: if the dataset has a sequence that is not done, or was changed in the meantime.
@@ -291,14 +280,14 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
 def set_watermarks(
     store: JobStore, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> None:
-    """Set the watermarks of many idle datasets, within each bucket all or none. After a crash a repeated call resumes.
+    """Set watermarks of idle datasets, in each bucket all or none; after a crash a repeated call resumes.
 
     Args:
-        requested: the new watermarks, by dataset.
-        before: the watermarks on which the operator decided. A dataset with another watermark is not changed.
+        requested: by dataset.
+        before: on which the operator decided; a dataset with another is not changed.
 
     Raises:
-        ConflictError: if a dataset is not idle, or its watermark has moved in the meantime. Its bucket is unchanged.
+        ConflictError: if one is not idle or has moved; its bucket is unchanged.
     """
     buckets: dict[int, dict[str, Watermark]] = {}
     for urn, watermark in requested.items():
@@ -334,9 +323,7 @@ def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> No
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
-    """Append the action to the log if the sequence has the status that the action requires. Return the log's state,
-    which shows whether the action was appended.
-    """
+    """Append the action if the sequence has the required status; the returned state shows that."""
     return run_alone(
         log.settle(
             partial(next_log_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)
@@ -356,7 +343,7 @@ _REMEDIES = {
         "release it with abandon, which resumes; or with accept, if that can never succeed and no files are replaced",
     ),
 }
-"""The error id and the remedy for a dataset by its status."""
+"""Error id and remedy by status."""
 _REMEDY_STOPPED = ("DATASET_NOT_READ", "release it with retry; or set its watermark past the unreadable records")
 
 

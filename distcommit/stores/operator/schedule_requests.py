@@ -25,12 +25,12 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """A request of an operator. A command writes it, and services of the job read it.
+    """An operator's request to services of the job.
 
     Attributes:
-        version: format version of the file.
-        requested_by: the operator who requested it.
-        at_ms: time of the request, in milliseconds since 1970.
+        version: of the format.
+        requested_by: the operator.
+        at_ms: milliseconds since 1970.
     """
 
     version: int
@@ -40,11 +40,11 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequests:
-    """The requests that are in the store.
+    """The store's requests.
 
     Attributes:
-        paused: the request to suspend the schedule; None if the job is not suspended.
-        triggers: file names of the requests for a run.
+        paused: the suspension, or None.
+        triggers: file names of requests for a run.
     """
 
     paused: ScheduleRequest | None = None
@@ -52,8 +52,7 @@ class ScheduleRequests:
 
 
 def read_requests(fs: FileSystem, store_root: str) -> ScheduleRequests:
-    """Return the requests in the store: whether the job is paused, and which runs are requested. Costs one listing. If
-    the job is paused, it also costs one read.
+    """Return the requests, by one listing and, if paused, one read.
 
     An unreadable pause counts as a pause by an unknown user.
     """
@@ -73,7 +72,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 
 
 def paused_by(fs: FileSystem, store_root: str) -> str:
-    """Return the user who has paused the job; empty if it is not paused or the requests cannot be listed."""
+    """Return who paused the job; empty if it is not paused or unknown."""
     try:
         paused = read_requests(fs, store_root).paused
     except OSError:
@@ -82,7 +81,7 @@ def paused_by(fs: FileSystem, store_root: str) -> str:
 
 
 def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
-    """Pause the job, durably. Return False if it is paused already.
+    """Pause the job, durably; return False if it was paused.
 
     Raises:
         DistcommitError: if the store cannot be written.
@@ -91,9 +90,7 @@ def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
 
 
 def delete_pause(store: JobStore) -> bool:
-    """Resume the job's schedule, durably. Return False if it was not paused. Raises DistcommitError if the store cannot
-    be written.
-    """
+    """Resume the schedule, durably; return False if it was not paused; raises DistcommitError."""
     folder = f"{store.roots.store}/{SCHEDULE}"
     try:
         deleted = store.fs.delete(f"{folder}/{PAUSED}")
@@ -105,10 +102,10 @@ def delete_pause(store: JobStore) -> bool:
 
 
 def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
-    """Request a run, durably. Raises DistcommitError if the store cannot be written.
+    """Request a run, durably; raises DistcommitError.
 
     Returns:
-        the name of the request, which `read_requests` reports in `triggers` until a service has taken it.
+        its name in `triggers`, until a service has taken it.
     """
     name = trigger_name(uuid.uuid4().hex)
     _put(store, name, ScheduleRequest(REQUEST_VERSION, user, at_ms))
@@ -116,7 +113,7 @@ def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
 
 
 def delete_triggers(fs: FileSystem, store_root: str, names: Iterable[str]) -> None:
-    """Delete requests for runs that have begun. Raises OSError if the store cannot be written."""
+    """Delete requests of runs that have begun; raises OSError."""
     for name in names:
         fs.delete(f"{store_root}/{SCHEDULE}/{name}")
 

@@ -1,4 +1,4 @@
 """Stored schemas of datasets.
 
-This package must not contain rules for schemas: `schemas` does. Start reading at `schema_store`.
+Must not contain rules for schemas: `schemas` does. Start reading at `schema_store`.
 """

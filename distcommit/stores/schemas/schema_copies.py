@@ -1,11 +1,10 @@
-"""Copies of stored schemas for datasets that get new names.
+"""Copies of stored schemas for renamed datasets.
 
-Schemas of several datasets that become one dataset may have the same numbers. So each copy gets a new number, with the
-epoch of the move, which no run has. The copies keep the order of their originals, so the newest schema stays the
-current one. Copies are durable before a log names them. A repeated move puts the same files, and keeps files that exist
-already.
+As merged datasets may have the same numbers, each copy gets a new one, with the epoch of the move, which no run has.
+Copies keep the order, so the newest stays current, and are durable before a log names them. A repeated move keeps
+existing files.
 
-Ids of a schema registry do not depend on the dataset's name, and are not copied.
+Ids of a registry are not copied.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
-    """The schemas of a dataset under its new name.
+    """A dataset's schemas under its new name.
 
     Attributes:
         dataset_urn: the new name.
-        schemas: ids by converter under the new name.
-        documents: schemas to put, by path.
+        schemas: ids by converter.
+        documents: to put, by path.
     """
 
     dataset_urn: str
@@ -51,13 +50,13 @@ class SchemaCopy:
 def plan_copies(
     store: JobStore, before: Iterable[DatasetState], after: Iterable[DatasetState], named_now: NamedNow, epoch: int
 ) -> list[SchemaCopy]:
-    """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
+    """Read renamed datasets' schemas, and return the copies to put.
 
     Args:
-        before: states of all datasets under their old names.
-        after: states under the new names, as from `protocol.dataset_renaming.renamed`.
-        named_now: maps old names to new ones.
-        epoch: epoch of the copies' numbers; no run may have it.
+        before: under old names.
+        after: from `protocol.dataset_renaming.renamed`.
+        named_now: old names to new ones.
+        epoch: of the numbers, which no run may have.
 
     Raises:
         CorruptError: if a schema cannot be read, or the newest one of a dataset is lost.
@@ -79,7 +78,7 @@ def plan_copies(
 
 
 def put_copies(store: JobStore, copies: list[SchemaCopy]) -> dict[str, SchemaIds]:
-    """Put the copies, durably. Return the schema ids of each dataset by its new name.
+    """Put the copies, durably; return ids by new name.
 
     Raises:
         CorruptError: if a file with other content exists.
@@ -120,7 +119,7 @@ def _copy_of(
 
 
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:
-    """Return a dataset's schemas of a converter by id; None in place of a schema for an id of a registry."""
+    """Return a converter's schemas by id; None for ids of a registry."""
     by_urn: dict[int, Mapping[str, Any] | None] = {}
     folder = schema_folder(store.roots.store, source.dataset_urn, converter)
     for number in source.schemas.get(converter, ()):

@@ -27,17 +27,17 @@ from distcommit.stores.state.checksummed_json import decode_document, encode_doc
 
 SCHEMA_VERSION = 1
 _NUMBERS_PER_RUN = 1000
-"""Maximum number of schemas per run, dataset and converter."""
+"""For each dataset and converter."""
 
 
 class StoredSchema(msgspec.Struct, frozen=True):
     """A stored schema.
 
     Attributes:
-        version: format version.
-        dataset: the dataset.
-        converter: name of the converter.
-        schema: the schema, in the converter's own form.
+        version: of the format.
+        dataset: its URN.
+        converter: its name.
+        schema: in the converter's form.
     """
 
     version: int
@@ -55,8 +55,7 @@ def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
 
 
 def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
-    """Return the schema at a path; None if there is none. Raises CorruptError if it is damaged, and UnknownVersionError
-    if another version of the format wrote it."""
+    """Return a schema, or None; raises CorruptError or UnknownVersionError."""
     try:
         data = fs.read(path)
     except FileNotFoundError:
@@ -66,15 +65,15 @@ def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """The stored schemas, for the tasks of one run.
+    """Stored schemas for one run.
 
     Attributes:
-        fs: file system of the store.
-        store_root: folder of the store.
-        epoch: the run's epoch.
-        keeps_unsealed: whether schemas of runs that sealed nothing are kept, because a late attempt of this run's
-            recovery may still seal what a killed run had finished.
-        read: cached schemas by path; they never change.
+        fs: of the store.
+        store_root: its folder.
+        epoch: of the run.
+        keeps_unsealed: whether a late attempt of recovery may still seal what a killed run had finished, so that its
+            schemas are kept.
+        read: unchanging cache by path.
     """
 
     fs: FileSystem
@@ -84,7 +83,6 @@ class SchemaStore:
     read: dict[str, StoredSchema] = field(default_factory=dict)
 
     def of(self, dataset_urn: str, converter: str) -> InferredSchemaStore:
-        """Return the schema store of a dataset and a converter."""
         return _DatasetSchemas(self, dataset_urn, converter, schema_folder(self.store_root, dataset_urn, converter))
 
 
@@ -96,11 +94,7 @@ class _DatasetSchemas:
     folder: str
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        """Return the schema with that number.
-
-        Raises:
-            CorruptError: if it is lost or altered.
-        """
+        """Return a schema; raises CorruptError if it is lost or altered."""
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
             stored_schema = read_stored_schema(self.store.fs, path)
@@ -121,10 +115,10 @@ class _DatasetSchemas:
         """Put the successor of schema `after`, durably, unless another task has put one.
 
         Returns:
-            the number and the schema that is stored under it.
+            the number and its stored schema.
 
         Raises:
-            ConfigurationError: if the run has used up its numbers for this dataset and converter.
+            ConfigurationError: if the run's numbers are used up.
         """
         fs, first = self.store.fs, first_number(self.store.epoch)
         number = max(after + 1, first)
@@ -146,7 +140,6 @@ class _DatasetSchemas:
         return number, self.schema(number)
 
     def _delete_unsealed(self, newest: int, first: int) -> None:
-        """Delete schemas with numbers between `newest` and `first`, because no done sequence names them."""
         for entry in self.store.fs.list_folder(self.folder):
             number = number_of(lasting_name(entry.name))  # of temporary files, too
             if number is not None and newest < number < first:

@@ -29,11 +29,11 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
     """A request to expire old files.
 
     Attributes:
-        version: format version.
-        cutoff_ms: files published before this time expire, in milliseconds since 1970.
-        requested_ms: time of the request, in milliseconds since 1970.
+        version: of the format.
+        cutoff_ms: files published earlier expire, in milliseconds since 1970.
+        requested_ms: milliseconds since 1970.
         requested_by: the user.
-        after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
+        after_epoch: newest run then. Readers of snapshots up to it may miss files.
     """
 
     version: int
@@ -44,7 +44,7 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
 
 
 def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str) -> ExpiryRequest:
-    """Record a request durably, with the newest epoch. Raises DistcommitError, OSError if that fails."""
+    """Record a request durably, with the newest epoch; raises DistcommitError or OSError."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     epoch = store.job_log().refresh().fence_epoch
     cutoff = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, user, epoch)
@@ -57,11 +57,7 @@ def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str
 
 
 def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest request; None if there is none.
-
-    Raises:
-        CorruptError, UnknownVersionError: if it cannot be read.
-    """
+    """Return the newest request, or None; raises CorruptError or UnknownVersionError."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     newest = max(_numbers(fs, folder), default=None)
     if newest is None:
@@ -71,7 +67,7 @@ def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest request; None if there is none or it cannot be read."""
+    """Return the newest readable request, or None."""
     try:
         return newest_expiry_request(store)
     except (DistcommitError, OSError) as error:
@@ -80,10 +76,10 @@ def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> str:
-    """Return a text for an error that a reader misses expired files; empty if no files are known to have expired.
+    """Return a note for an error about missing files; empty if none expired.
 
     Args:
-        is_older: returns whether the missing files are older than a request's cutoff.
+        is_older: whether they are older than a cutoff.
     """
     cutoff = readable_expiry_request(store)
     if cutoff is None or not is_older(cutoff):

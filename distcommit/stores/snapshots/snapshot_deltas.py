@@ -36,10 +36,10 @@ class SnapshotDelta(msgspec.Struct, frozen=True):
     """A snapshot delta of a bucket.
 
     Attributes:
-        version: format version.
-        bucket: the bucket.
-        is_base: whether it contains all datasets of the bucket.
-        datasets: done epoch and watermark by dataset URN. If this is not a base, only datasets that have changed.
+        version: of the format.
+        bucket: its number.
+        is_base: whether it has all datasets.
+        datasets: done epoch and watermark by URN; unless a base, only changed ones.
     """
 
     version: int
@@ -49,7 +49,6 @@ class SnapshotDelta(msgspec.Struct, frozen=True):
 
 
 def published_datasets(fold: Fold) -> dict[str, DatasetSnapshot]:
-    """Return the published datasets of a bucket."""
     return {
         state.dataset_urn: DatasetSnapshot(state.done_epoch, state.watermark)
         for state in fold.datasets.values()
@@ -58,17 +57,17 @@ def published_datasets(fold: Fold) -> dict[str, DatasetSnapshot]:
 
 
 def checksum_of(datasets: Mapping[str, DatasetSnapshot]) -> str:
-    """Return a checksum of datasets, independent of their order: 16 hexadecimal digits."""
+    """Return a checksum without order: 16 hexadecimal digits."""
     total = sum(xxh3_64_intdigest(_ENCODER.encode(item)) for item in datasets.items())
     return f"{total % 2**64:016x}"
 
 
 def read_chain(fs: FileSystem, store_root: str, bucket_snapshot: BucketSnapshot) -> dict[str, DatasetSnapshot]:
-    """Return done epoch and watermark of a bucket's datasets.
+    """Return done epochs and watermarks of a bucket.
 
     Raises:
-        FileNotFoundError: if a delta is missing.
-        UnknownVersionError, CorruptError: if a delta cannot be read, or the datasets do not match their checksum.
+        FileNotFoundError: for a delta.
+        UnknownVersionError, CorruptError: for a delta, or if the checksum differs.
     """
     datasets: dict[str, DatasetSnapshot] = {}
     for index, name in enumerate(bucket_snapshot.deltas):
@@ -103,12 +102,12 @@ def _corrupt_chain(path: str, expected: str, actual: str) -> CorruptError:
 def write_snapshot_entry(
     store: JobStore, former: BucketSnapshot | None, bucket: int, log: CommitLog, decided: Collection[int]
 ) -> BatchedWork[BucketSnapshot]:
-    """Return a bucket's entry in the run's next snapshot; durable, with a new delta if a dataset has changed.
+    """Return a bucket's durable entry in the next snapshot, with a delta if a dataset has changed.
 
     Args:
-        former: the bucket's entry in the previous snapshot, if any.
-        log: log of the bucket, fenced by the run and just refreshed.
-        decided: epochs whose held sequences are decided, read after the log was fenced.
+        former: the previous entry, if any.
+        log: fenced by the run and just refreshed.
+        decided: epochs with decided held sequences, read after the fence.
 
     Raises:
         OSError: if the delta cannot be put.
@@ -143,9 +142,7 @@ def write_snapshot_entry(
 def _next_delta(
     store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
-    """Return the next delta, and the names of the deltas before it. If the chain cannot be read, the next delta is a
-    base.
-    """
+    """Return the next delta and the names before it; a base if the chain cannot be read."""
     base = SnapshotDelta(DELTA_VERSION, bucket, True, datasets)
     if former is None or not former.deltas or len(former.deltas) >= _MAX_CHAIN:
         return base, ()

@@ -42,7 +42,7 @@ class SnapshotBucket(msgspec.Struct, frozen=True):
     """A bucket in a snapshot.
 
     Attributes:
-        epoch: the run that wrote the entry, this run or an earlier one.
+        epoch: of the run that wrote the entry.
         snapshot: the entry.
     """
 
@@ -54,17 +54,16 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     """The manifest of a snapshot.
 
     Attributes:
-        version: format version.
-        epoch: epoch of the run.
+        version: of the format.
+        epoch: of the run.
         phase: which CUT of the run.
-        run_id: the run's id.
-        time_ms: time of the snapshot, in milliseconds since 1970; never before the parent's.
-        generation: generation of the bucket logs.
-        parent: the previous snapshot; None if a new chain starts here.
-        repeats_parent: whether it has the content of its parent, because the datasets of an all-or-none job are not, or
-            may not be, published completely.
-        is_settled: whether no bucket had an open sequence.
-        buckets: entries by bucket.
+        run_id: of the run.
+        time_ms: milliseconds since 1970; never before the parent's.
+        generation: of the bucket logs.
+        parent: previous snapshot; None for a new chain.
+        repeats_parent: whether it has the parent's content, because an all-or-none job may not be published completely.
+        is_settled: whether no sequence was open.
+        buckets: entries by number.
     """
 
     version: int
@@ -84,7 +83,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
 
 def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
-    """Return the newest CUT in the fold of the job log; None if there is none."""
+    """Return the newest CUT, or None."""
     marked = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
     return max(((epoch, int(phase)) for epoch, phase in marked if epoch), default=None)
 
@@ -94,11 +93,7 @@ def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
 
 
 def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) -> SnapshotManifest | None:
-    """Return a manifest; None if it does not exist.
-
-    Raises:
-        UnknownVersionError, CorruptError: if it cannot be read.
-    """
+    """Return a manifest, or None; raises UnknownVersionError or CorruptError."""
     path = snapshot_manifest_path(store_root, name)
     try:
         root = decode_document(fs.read(path), SnapshotManifest, SNAPSHOT_VERSION, "the manifest of a snapshot", path)
@@ -116,9 +111,7 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
-    """Yield the valid manifests whose snapshots are kept, the newest first. Raises UnknownVersionError or CorruptError
-    if a manifest cannot be read.
-    """
+    """Yield valid manifests of kept snapshots, the newest first; raises UnknownVersionError or CorruptError."""
     name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
@@ -126,10 +119,8 @@ def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[Sna
 
 
 def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
-    """Return the parent of the next manifest; None if a new chain must start.
-
-    The parent is the newest snapshot, if its manifest is valid and readable, and if it is of the store's generation.
-    """
+    """Return the newest snapshot's manifest, if it is valid, readable and of the store's generation; otherwise None
+    starts a new chain."""
     try:
         name = newest_snapshot_name(fold)
         root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
@@ -140,7 +131,7 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
 
 
 def prepare_snapshots(store: JobStore) -> None:
-    """Create the folders of snapshots, durably, if they do not exist."""
+    """Create missing folders, durably."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if file_system_at(store.fs, folder).has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
@@ -150,13 +141,11 @@ def prepare_snapshots(store: JobStore) -> None:
 def put_snapshot(
     store: JobStore, epoch: int, run_id: str, phase: CutPhase, snapshots: Iterable[BucketSnapshot], now_ms: int
 ) -> None:
-    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Call it before the CUT is
-    recorded.
+    """Put the run's next manifest, durably, unless it is fenced; call it before the CUT.
 
     Args:
-        phase: which CUT.
-        snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
-            entry keeps the entry of the previous snapshot.
+        phase: of the CUT.
+        snapshots: entries that owners wrote since the fence. Other buckets keep the previous entry.
         now_ms: milliseconds since 1970.
 
     Raises:
@@ -186,10 +175,9 @@ def put_snapshot(
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
-    """Return the buckets of the next snapshot, and whether it repeats the previous snapshot.
+    """Return the next buckets, and whether the snapshot repeats the previous one.
 
-    A snapshot repeats the previous one if the new entries would, or might, show only a part of an all-or-none job's
-    run.
+    It does if the new entries might show only a part of an all-or-none job's run.
     """
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]

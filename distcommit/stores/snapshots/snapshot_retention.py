@@ -1,4 +1,4 @@
-"""Retention of snapshots: which are deleted, and which published files the retained ones protect."""
+"""Retention of snapshots and of files that they protect."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
-    """Delete all manifests but the newest `keep`, durably, then the deltas that the remaining manifests do not use.
+    """Delete all but the newest `keep` manifests, durably, then unused deltas.
 
-    Call it after a CUT of the run. Files of newer runs are not touched. If a valid manifest cannot be read, nothing is
-    deleted, because the files that it uses are unknown.
+    Call it after a CUT; newer runs' files are not touched. If a valid manifest cannot be read, nothing is deleted,
+    because its files are unknown.
 
     Args:
-        keep: number of snapshots to retain.
-        is_to_come: whether the run will put another snapshot, so that one less of the existing ones is retained.
+        keep: snapshots to retain.
+        is_to_come: whether the run will put another, so that one less is retained.
 
     Raises:
-        DistcommitError, OSError: if a deletion fails. All files of retained snapshots still exist.
+        DistcommitError, OSError: if a deletion fails; retained snapshots keep their files.
     """
     fs, root_folder = store.fs, store.roots.store
     manifests: list[SnapshotManifest] = []
@@ -68,17 +68,17 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
 
 
 def delete_snapshots(store: JobStore) -> None:
-    """Delete all snapshots, durably, before files that they use are deleted. The next run starts a new chain."""
+    """Delete all snapshots, durably, before files that they use; the next run starts a new chain."""
     delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 @dataclass(frozen=True, slots=True)
 class OldestSnapshot:
-    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted.
+    """The oldest retained snapshot, whose datasets' files must not be deleted.
 
     Attributes:
-        store: the store whose snapshots are read.
+        store: of the snapshots.
     """
 
     store: JobStore
@@ -86,7 +86,7 @@ class OldestSnapshot:
     _root: list[SnapshotManifest | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
-        """Return the dataset's done epoch in this snapshot; 0 if it is unknown."""
+        """Return a dataset's done epoch; 0 if unknown."""
         if bucket not in self._known:
             self._known[bucket] = self._done_epochs(bucket)
         return self._known[bucket].get(urn, 0)

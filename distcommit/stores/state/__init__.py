@@ -1,4 +1,4 @@
-"""The state of one job: its store, lock, fixed settings, plans, task states and small files.
+"""The state of one job: its store, lock, fixed settings, plans and task states.
 
-This package must not change commit logs. Start reading at `job_store`.
+Must not change commit logs. Start reading at `job_store`.
 """

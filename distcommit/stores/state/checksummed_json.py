@@ -16,7 +16,7 @@ from distcommit.core.support.decoding import from_json
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions that decoding foreign bytes may raise."""
+"""Errors of decoding foreign bytes."""
 
 _LABEL = b"xxh3 "
 _RESTORE = "restore the file from a backup"
@@ -24,11 +24,11 @@ _RESTORE = "restore the file from a backup"
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, which is read before any other field."""
+    """Format version, read first."""
 
 
 def encode_document(document: msgspec.Struct) -> bytes:
-    """Return the file's bytes. The document must have a field `version`."""
+    """Encode a document, which must have a field `version`."""
     body = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     return body + _LABEL + xxh3_64_hexdigest(body).encode() + b"\n"
 
@@ -43,7 +43,7 @@ def decode_document(
     error_id: str = "",
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document of `version`. The error uses `subject`, `path`, `error_id` and `todo`.
+    """Decode a document; the other arguments are for errors.
 
     Raises:
         UnknownVersionError: if the document is undamaged and of another version.

@@ -1,7 +1,6 @@
-"""Unreadable small files of a job: find them and set them aside.
+"""Unreadable small files, set aside: store marker, newest settings, and claims.
 
-These are the store's marker, its newest record of settings, and the claims of staging and output. A run needs each of
-them, and `distcommit store rebuild` restores each from the others and the job file.
+A run needs each, and `distcommit store rebuild` restores each from the others and the job file.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ class Unreadable(NamedTuple):
     """A file that cannot be read.
 
     Attributes:
-        name: name of the file, for messages.
-        error: why it cannot be read.
-        is_damaged: whether its bytes were altered; False for an unknown version or an outage.
+        name: for messages.
+        error: why.
+        is_damaged: False for an unknown version or an outage.
     """
 
     name: str
@@ -37,7 +36,7 @@ class Unreadable(NamedTuple):
 
 
 def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
-    """Yield the files beside a store's logs that cannot be read. Reads only."""
+    """Yield unreadable files beside the logs; reads only."""
     try:
         read_settings(store)
     except (DistcommitError, OSError) as error:
@@ -50,7 +49,7 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Return whether the error shows altered bytes. Bytes of another format version are not damaged."""
+    """Return whether bytes were altered, not of another version."""
     return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
 
 
@@ -59,7 +58,7 @@ def claim_path(root: str) -> str:
 
 
 def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None:
-    """Move a file into the store's `set_aside` folder. After a crash the file may be in both places."""
+    """Move a file to `set_aside`; after a crash it may be in both places."""
     folder = f"{roots.store}/{set_aside_by(run_id)}"
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{_name_aside(path)}", fs.read(path))
@@ -68,20 +67,18 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
 
 
 def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
-    """Record that the file at `path` was restored: put a marker beside each of its copies in the store's folder
-    `set_aside`. The restored file must be durable.
-    """
+    """Record that a file was restored, durably, by markers beside its copies in `set_aside`."""
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 
 
 def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
-    """Return whether a repair set the file aside and died before it restored the file. Reads only."""
+    """Return whether a repair died after setting the file aside; reads only."""
     return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
 
 
 def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
-    """Yield the paths of copies in `set_aside` whose original was not restored afterwards."""
+    """Yield copies in `set_aside` whose original was not restored."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         names = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()

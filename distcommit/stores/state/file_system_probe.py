@@ -1,4 +1,4 @@
-"""The probe of a file system for the abilities that the protocol needs, made before a store is created."""
+"""The probe of a file system before a store is created."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 
 _PROBE_TRIES = 3
 NO_PUT = "put-if-absent (of two writers of one name, one must lose)"
-"""The missing ability of a file system that replaces a file where it must refuse to."""
+"""Missing ability of a file system that replaces files."""
 
 
 def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, probe_id: str) -> None:
-    """Check the abilities that the protocol needs, before a store is created.
+    """Check the abilities that the protocol needs: put-if-absent, rename without replacing, staging and output on one
+    file system, case-sensitive names.
 
-    These are put-if-absent, rename without replacing, staging and output on one file system, and case-sensitive names.
     A kind of file system that was never tested is checked for all other abilities as well. If the store is on another
     file system than the output, both are checked.
 
-    If a file of the probe is missing, the probe is repeated, because another process that creates the same store may
-    have deleted the file.
+    A missing file repeats the probe, because another creator of the store may have deleted it.
 
     Raises:
         ConfigurationError: if an ability is missing.
@@ -53,7 +52,6 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
 
 
 def _delete_probe(fs: FileSystem, probe: str) -> None:
-    """Delete a file of the probe. Failures are ignored, because no code looks for the file once the store exists."""
     try:
         fs.delete(probe)
     except OSError:  # the first delete may have succeeded, with its answer lost
@@ -95,7 +93,7 @@ def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) 
 
 
 def _full_problem(fs: FileSystem, roots: Sequence[str], name: str) -> ConfigurationError | None:
-    """Return the problem that the probe of a file system itself reports; see `ProbedFileSystem`."""
+    """Return the problem of a `ProbedFileSystem`, or None."""
     for part, root in {file_system_at(fs, root): root for root in reversed(roots)}.items():
         if not isinstance(part, ProbedFileSystem):
             continue
@@ -109,7 +107,6 @@ def _full_problem(fs: FileSystem, roots: Sequence[str], name: str) -> Configurat
 
 
 def unsupported(fs: FileSystem, root: str, subject: str) -> ConfigurationError:
-    """Return the error for a file system that lacks an ability."""
     return ConfigurationError(
         f"this {file_system_at(fs, root).scheme} file system lacks an ability that exactly-once needs: {subject}",
         id="FILE_SYSTEM_UNSUPPORTED",

@@ -1,4 +1,4 @@
-"""The check whether a store has state that depends on the fixed settings; if it has none, a run may replace them."""
+"""The check for state that depends on fixed settings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def find_bound_state(store: JobStore, epoch: int, *, at_target: bool, regroups: bool) -> str:
-    """Return the first state that depends on the fixed settings, for a message; empty if there is none.
+    """Describe the first state that depends on the fixed settings, or return an empty text.
 
-    Costs one read of the job log and of each bucket's log, and a listing of the output.
+    Costs one read of each log, and a listing of the output.
 
     Args:
-        epoch: epoch of the calling run, which has fenced the logs, so that older runs cannot add such state later; 0
-            for a caller that only reads.
-        at_target: whether data that aborted attempts left at a sink's target counts, too.
-        regroups: whether a dataset without committed state counts if the store's commit groups assign it to another
-            bucket than the one with its state. Its state must be moved first.
+        epoch: of the caller, whose fence keeps older runs from adding state; 0 for a reader.
+        at_target: whether aborted attempts' data at targets counts.
+        regroups: whether a dataset in another bucket than its commit group's counts, because its state must be moved
+            first.
 
     Raises:
         FencedError: if a newer run than `epoch` has begun.
@@ -64,9 +63,7 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
 
 
 def _committed_of(state: DatasetState) -> str:
-    """Describe the state of a dataset that is, or may be, committed; empty if there is none. A failed run alone does
-    not count, because it depends on no setting.
-    """
+    """Describe state that may be committed, or return an empty text. A failed run alone depends on no setting."""
     if state.open is not None:
         return f"an open sequence of epoch {state.open.sequence.epoch}"
     if state.reached is not None:
@@ -78,9 +75,8 @@ def _committed_of(state: DatasetState) -> str:
 
 
 def _find_attempt(store: JobStore) -> str:
-    """Describe data that an attempt may have left at a target; empty if there is none. The next run deletes such data,
-    which requires the sink settings of the attempt.
-    """
+    """Describe data at a target, or return an empty text. The next run deletes such data, which requires the sink
+    settings of the attempt."""
     fs, staging = store.fs, store.roots.staging
     for run in fs.list_folder(staging):
         if not (run.is_folder and run.name.isdecimal()):

@@ -1,8 +1,7 @@
-"""The job lock: keeps two healthy runs of one job apart. Safety depends on epochs, not on the lock.
+"""The job lock, which keeps healthy runs of one job apart; safety depends on epochs instead.
 
-Lock records are numbered and put if absent, so that one of two contenders wins. The newest record is valid. The
-holder renews its lease with a newer record. A contender takes over if the lease has expired, or if the holder's process
-on the same machine is dead.
+Lock records are numbered and put if absent, and the newest is valid. The holder renews its lease by records. A
+contender takes over if the lease has expired, or its process on the same machine is dead.
 
 A run without the lock keeps such records in its own folder, as a sign of life.
 """
@@ -31,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """A record of a lock holder.
+    """A lock holder's record.
 
     Attributes:
-        owner_id: unique id of the holder.
-        run_id: its run.
-        host: its host name.
-        pid: its process id.
-        process_start: start time of the process in kernel ticks, which distinguishes a reused process id.
-        renewed_ms: time of this renewal, in milliseconds since 1970.
-        lease_ttl_s: seconds from the renewal to the end of the lease.
-        released: whether the holder has released the lock.
+        owner_id: unique.
+        run_id: of the holder.
+        host: of the holder.
+        pid: of the holder.
+        process_start: kernel ticks, because process ids are reused.
+        renewed_ms: milliseconds since 1970.
+        lease_ttl_s: seconds of the lease from then.
+        released: by the holder.
     """
 
     owner_id: str
@@ -55,12 +54,12 @@ class LockRecord(msgspec.Struct, frozen=True):
 
 
 class JobLock:
-    """Holds the lock of one job in a `with` block, and renews its lease in a thread.
+    """A job's lock in a `with` block, which a thread renews.
 
     Args:
-        run_id: id of the run that takes the lock.
-        lease_ttl_s: seconds from the last renewal to the end of the lease.
-        shared: give a sign of life only, without excluding other runs.
+        run_id: of the holder.
+        lease_ttl_s: seconds of the lease from each renewal.
+        shared: only give a sign of life.
 
     Raises:
         LockHeldError: on entering, if a live run holds the lock; with its run, host and last renewal.
@@ -144,9 +143,6 @@ class JobLock:
 
 
 def _renewal(holder: LockRecord, clock: Clock) -> str:
-    """Describe when a holder last renewed its lease, for messages: `lease renewed 12 s ago`, or by how much its clock
-    is ahead of this machine's.
-    """
     seconds = (clock.now_ms() - holder.renewed_ms) / 1000
     if seconds < 0:
         return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"
@@ -154,19 +150,18 @@ def _renewal(holder: LockRecord, clock: Clock) -> str:
 
 
 def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
-    """Return the lock holder, and the runs with a sign of life, by run id. Dead runs are included. Reads only."""
+    """Return lock holder and runs with a sign of life by run id, including dead ones; reads only."""
     records = (_newest(fs, folder)[1] for folder in _folders(fs, store_root))
     return {holder.run_id: holder for holder in records if holder is not None}
 
 
 def is_held(fs: FileSystem, store_root: str, clock: Clock) -> bool:
-    """Return whether a live run holds the job's lock."""
     holder = JobLock(fs, store_root, "", 1, clock)._newest()[1]
     return holder is not None and is_alive(holder, clock)
 
 
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether the holder seems to be alive, seen from this machine."""
+    """Return whether the holder seems alive from this machine."""
     if holder.released:
         return False
     if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
@@ -176,7 +171,7 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
 
 
 def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether a live holder has not renewed its lease for half of its duration. Renewals are due after a third.
+    """Return whether a live holder has not renewed for half of its lease; renewals are due after a third.
 
     It may be dead on another machine, frozen, or cut off from the store.
     """
@@ -184,13 +179,9 @@ def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
 
 
 def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
-    """Take the lock, or the sign of life, from a run that is late with its renewal, so that other runs can start at
-    once.
+    """Take lock or sign of life from a late run, so that others can start; return whether that worked.
 
-    This is safe because safety depends on epochs: if the late run wakes, it continues until it is fenced.
-
-    Returns:
-        whether the lock was taken.
+    If the late run wakes, it continues until it is fenced, so this is safe.
     """
     for folder in _folders(fs, store_root):
         number, holder = _newest(fs, folder)
@@ -202,7 +193,6 @@ def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock
 
 
 def _folders(fs: FileSystem, store_root: str) -> list[str]:
-    """Return the folders of the lock, and of the signs of life of runs that do not hold it."""
     folder = f"{store_root}/{LOCK}"
     return [folder, *(f"{folder}/{e.name}" for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name))]
 
@@ -226,7 +216,7 @@ def _numbers(fs: FileSystem, folder: str) -> list[int]:
 
 
 def _process_start(pid: int) -> str:
-    """Return the start time of a process on this machine in kernel ticks; empty if it or /proc does not exist."""
+    """Return a process's start in kernel ticks; empty if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

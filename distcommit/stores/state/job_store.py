@@ -41,14 +41,14 @@ _MARKER_REMEDY = (
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
-    """The content of `store.json`, fixed when the store is created.
+    """The content of `store.json`, which never changes.
 
     Attributes:
-        format: name of the format.
-        version: format version.
-        job: name of the job.
-        buckets: number of buckets in the first generation.
-        store_id: unique id of the store.
+        format: its name.
+        version: of the format.
+        job: its name.
+        buckets: of the first generation.
+        store_id: unique.
     """
 
     format: str
@@ -60,14 +60,14 @@ class StoreMarker(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The three folders of a job, as absolute paths. Steps must not touch anything outside them.
+    """A job's folders as absolute paths, outside of which steps must not touch anything.
 
     Staging and output are on one file system.
 
     Attributes:
-        store: folder of logs, states and records.
-        staging: folder of files that are not published; empty for readers, which need none.
-        output: folder of published files.
+        store: of logs, states and records.
+        staging: of unpublished files; empty for readers.
+        output: of published files.
     """
 
     store: str
@@ -77,16 +77,16 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
-    """An open store. Small and picklable: it is sent to every executor.
+    """An open store, small and picklable for executors.
 
     Attributes:
-        fs: file system of all folders; see `TwoFileSystems` for a store on another one.
-        roots: the job's folders.
-        job: name of the job.
-        buckets: number of buckets in this generation.
-        store_id: unique id of the store.
-        groups: rule that gives each dataset its bucket.
-        generation: generation of the bucket logs. Once another generation is current, these logs are read-only.
+        fs: of all folders (`TwoFileSystems` for a separate store).
+        roots: of the job.
+        job: its name.
+        buckets: of this generation.
+        store_id: unique.
+        groups: give each dataset its bucket.
+        generation: of the bucket logs, which are read-only once another is current.
     """
 
     fs: FileSystem
@@ -98,23 +98,21 @@ class JobStore:
     generation: int = 0
 
     def bucket_of(self, urn: str) -> int:
-        """Return the bucket of the dataset's state; the same in every process.
+        """Return the dataset's bucket, equal in every process.
 
         Raises:
-            ConfigurationError: if the job's sink names no commit group for the dataset.
+            ConfigurationError: without a commit group.
         """
         return self.groups.bucket_of(urn, self.buckets)
 
     def planning_bucket(self, urn: str) -> int:
-        """Return the bucket whose owner plans the dataset, or records why it cannot be planned."""
+        """Return the bucket whose owner plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
-        """Return the job log, for a writer of `epoch`."""
         return CommitLog(self.fs, f"{self.roots.store}/{JOB_LOG}", epoch)
 
     def bucket_log(self, bucket: int, epoch: int = 0) -> CommitLog:
-        """Return a bucket's log, for a writer of `epoch`."""
         return CommitLog(self.fs, f"{self.roots.store}/{log_folder(self.generation, bucket)}", epoch)
 
 
@@ -128,22 +126,20 @@ def open_store(
     lost_store_id: str = "",
     groups: CommitGroups = _BY_DATASET,
 ) -> JobStore:
-    """Open the job's store, creating it first if asked to. Costs O(1) operations if the store exists.
+    """Open the job's store in O(1) operations, or create it.
 
     Args:
-        fs: file system of all three roots.
+        fs: of all roots.
         job: name of the job; a store belongs to one job.
-        buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
-            one.
-        create: whether to create a missing store, after a probe of the file system.
-        lost_store_id: id of a lost store that the new one replaces.
+        buckets: as configured; None for the store's number, or `DEFAULT_BUCKETS`.
+        create: if missing, after a probe.
+        lost_store_id: of a lost store to replace.
 
     Raises:
-        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also
-            if its folders are not accessible, or the file system lacks an ability that the protocol needs.
-        StaleStoreError: if a store must be created and its output was published from another one.
-        UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
-            cannot.
+        ConfigurationError: if there is no store, it is another job's or has other buckets, folders are not accessible,
+            or the file system lacks an ability.
+        StaleStoreError: if a new store's output is another one's.
+        UnknownVersionError, CorruptError: of the marker, or in later generations of the job log.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -190,7 +186,6 @@ def _require_buckets(store: JobStore, buckets: int | None) -> None:
 
 
 def _in_current_generation(store: JobStore) -> JobStore:
-    """Return the store with the generation and number of buckets that are current in its job log."""
     if not store.fs.list_folder(f"{store.roots.store}/{GENERATIONS}"):
         return store
     fold = store.job_log().refresh()
@@ -198,12 +193,11 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Check that the output is unclaimed and has no published files, because a new store would publish their records
-    again.
+    """Check that the output is unclaimed and unpublished, because a new store would publish again.
 
     Raises:
-        StaleStoreError: if it has published files, or another store of the job has claimed it.
-        ConfigurationError: if another job has claimed it, or has a folder below one of the roots.
+        StaleStoreError: if it has published files, or another store's claim.
+        ConfigurationError: if another job has claimed it or a folder below a root.
     """
     owner = read_claim(fs, roots.output)
     if owner is not None:
@@ -224,9 +218,7 @@ def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
 
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
-    """Open a store of any job, for reading only. Raises ConfigurationError if there is no store, and
-    UnknownVersionError or CorruptError if it cannot be read.
-    """
+    """Open any job's store for reading; raises ConfigurationError without one, UnknownVersionError or CorruptError."""
     path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
@@ -239,7 +231,6 @@ def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
 
 
 def has_store(fs: FileSystem, roots: Roots) -> bool:
-    """Return whether a store exists, of this or another job."""
     return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
@@ -248,15 +239,14 @@ def marker_path(roots: Roots) -> str:
 
 
 def first_logs(roots: Roots) -> str:
-    """Return the folder of the first generation's logs."""
     return f"{roots.store}/{JOB_LOG}".rpartition("/")[0]
 
 
 def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarker | None:
-    """Return the store's marker; None if there is none, or if it is damaged and `repairable`.
+    """Return the marker, or None if there is none or, with `repairable`, it is damaged.
 
     Raises:
-        UnknownVersionError, CorruptError: like `open_store`.
+        UnknownVersionError, CorruptError: of the marker.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -272,7 +262,7 @@ def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarke
 
 
 def put_marker(store: JobStore) -> None:
-    """Put the marker of a store whose logs exist, durably."""
+    """Put the marker, durably, after the logs exist."""
     marker = StoreMarker(STORE_FORMAT, STORE_VERSION, store.job, store.buckets, store.store_id)
     store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
 
@@ -299,9 +289,7 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 
 
 def remove_store(fs: FileSystem, folder: str) -> None:
-    """Delete a store. After a crash the next creation finishes the deletion. A partly deleted store cannot be
-    opened.
-    """
+    """Delete a store; partly deleted it cannot be opened, and the next creation finishes that."""
     fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
     fs.delete(f"{folder}/{STORE_MARKER}")
     fs.sync([folder], folder)  # the store must be gone before any of its content is

@@ -1,4 +1,4 @@
-"""The Parquet format of plans and task states: one file, whole or absent, readable by Spark, DuckDB or pandas."""
+"""The Parquet format of plans and task states."""
 
 from __future__ import annotations
 
@@ -54,24 +54,19 @@ _schemas = json_decoder(SchemaIds).decode
 
 
 def table_name(start: str, data: bytes) -> str:
-    """Return the name of a table file. It ends in a checksum of the bytes: Parquet's own does not cover page
+    """Return a file name that ends in a checksum of the bytes, because Parquet's own checksums do not cover page
     headers."""
     return table_file_name(start, xxh3_64_hexdigest(data))
 
 
 def check_table(data: bytes, path: str) -> bytes:
-    """Return the bytes of a table file if they match the checksum in its name.
-
-    Raises:
-        CorruptError: if they do not match.
-    """
+    """Return the bytes if they match the name; raises CorruptError."""
     if not has_checksum(path, xxh3_64_hexdigest(data)):
         raise _corrupt(path, "bytes that do not match the checksum in the name")
     return data
 
 
 def encode_task_states(states: Sequence[TaskState]) -> bytes:
-    """Return the rows as a Parquet file."""
     names = TASK_STATE_SCHEMA.names
     rows = [tuple(_column_value(name, getattr(state, name)) for name in names) for state in states]
     batch = pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(TASK_STATE_SCHEMA))))
@@ -103,11 +98,7 @@ def _branch_value(result: BranchResult) -> tuple[Any, ...]:
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:
-    """Return the rows of a file.
-
-    Raises:
-        CorruptError: if `encode_task_states` did not write the file.
-    """
+    """Decode rows; raises CorruptError."""
     stored = _read(data, path, TASK_STATE_SCHEMA)
     try:
         columns = {name: column.to_pylist() for name, column in stored.items() if name != "branches"}
@@ -158,14 +149,13 @@ def _combined(column: pa.ChunkedArray) -> pa.ListArray:
 
 
 def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
-    """Return the staged files of each list, converted by column, as there may be very many."""
     rows = zip(*(_values(lists.values.field(at)) for at in range(STAGED_FILE.num_fields)), strict=True)
     files = [StagedFile(*row) for row in rows]
     return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Return the array as a list, at a third of the cost of `to_pylist` for 64-bit integers."""
+    """Return a list, at a third of the cost of `to_pylist` for 64-bit integers."""
     code = _CODES.get(array.type)
     if not code or array.null_count:
         return list(array.to_pylist())
@@ -174,7 +164,6 @@ def _values(array: pa.Array) -> list[Any]:
 
 
 def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
-    """Return the plans of one bucket as a Parquet file."""
     rows = [(plan, unit) for plan in plans for unit in plan.work_units]
     columns = {
         "dataset_urn": [plan.dataset_urn for plan, _ in rows],
@@ -191,11 +180,7 @@ def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
-    """Return the plans of a bucket, with work units in their order.
-
-    Raises:
-        CorruptError: if `encode_plan` did not write the file.
-    """
+    """Decode plans, with work units in order; raises CorruptError."""
     stored = _read(data, path, PLAN_SCHEMA)
     try:
         units: dict[str, list[WorkUnit]] = {}

@@ -27,14 +27,12 @@ SETTINGS_VERSION = 1
 
 
 class RecordMark(StrEnum):
-    """Whether, and by which writer, the recorded settings may be replaced."""
+    """Who may replace the recorded settings."""
 
     ANNOUNCED = "announced"
-    """A run may replace the settings. If a run depends on the settings, it must put a newer document before it stores
-    any state.
-    """
+    """A run may replace the settings; one that depends on them must put a newer document before it stores state."""
     FINAL = "final"
-    """An operator command depends on the settings. No run may replace them."""
+    """An operator command depends on the settings, so no run may replace them."""
 
 
 _NOT_SET = FixedSetting("not set")
@@ -46,14 +44,14 @@ _TODO = (
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
-    """The settings that a store has recorded.
+    """The recorded settings.
 
     Attributes:
-        version: format version.
-        settings: fixed settings, as in the job file.
-        source_facts: facts that the source has reported of itself.
-        unfixed_values: all values so far of settings that were not fixed.
-        mark: whether a run may, or must not, replace the settings.
+        version: of the format.
+        settings: fixed ones, as in the job file.
+        source_facts: that the source has reported of itself.
+        unfixed_values: all so far of settings that were not fixed.
+        mark: who may replace them.
     """
 
     version: int
@@ -64,24 +62,18 @@ class RecordedSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
-    """Return the recorded settings; empty if no run has recorded any.
-
-    Raises:
-        UnknownVersionError, CorruptError: if the newest document cannot be read.
-    """
+    """Return the recorded settings, or empty ones; raises UnknownVersionError or CorruptError."""
     return _newest_record(store)[1]
 
 
 def require_settings(
     store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
 ) -> None:
-    """Check that the job's fixed settings equal the recorded ones. A setting without a recorded value may have any
-    value. If nothing is committed, every setting may.
+    """Check that fixed settings equal the recorded ones, unless these are unknown or nothing is committed.
 
     Raises:
-        ConfigurationError: if settings differ; the text names each of them, the state that depends on them and the
-            remedy.
-        UnknownVersionError, CorruptError: if the newest document cannot be read.
+        ConfigurationError: if they differ, with dependent state and remedy.
+        UnknownVersionError, CorruptError: of the record.
     """
     recorded = read_settings(store)
     changes = _changes(recorded, fixed_settings, settings or {})
@@ -96,17 +88,17 @@ def record_settings(
     *,
     epoch: int = 0,
 ) -> None:
-    """Record settings that are not recorded yet, durably. Call it before state that depends on them is stored.
+    """Record new settings, durably, before state depends on them.
 
     Idempotent, also concurrently.
 
     Args:
-        settings: facts that the source has reported of itself.
-        epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
-            committed. 0 for an operator command, which replaces none and records its settings as final.
+        settings: facts of the source.
+        epoch: of the run, which has fenced the buckets and replaces settings if nothing is committed; 0 for an operator
+            command, whose settings are final.
 
     Raises:
-        ConfigurationError: if settings differ from the recorded ones and must not replace them.
+        ConfigurationError: if settings differ and must not be replaced.
         DistcommitError: if they cannot be recorded.
         FencedError: if a newer run than `epoch` has begun.
     """
@@ -135,10 +127,10 @@ def record_settings(
 
 
 def replace_unreadable_settings(store: JobStore, fixed_settings: FixedSettings) -> str:
-    """Record settings, durably, above a document that cannot be read. Return the path of the unreadable one.
+    """Record settings, durably, above an unreadable document, whose path is returned.
 
     Raises:
-        FileNotFoundError: if no document was ever recorded.
+        FileNotFoundError: if there is no document.
         DistcommitError: if they cannot be recorded.
     """
     number = _newest_number(store)
@@ -155,10 +147,10 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     """Record other values, durably, for a move to another generation. Idempotent, also concurrently.
 
     Args:
-        settings: new values by name.
-        require_ownership: called after the newest document was read and before the next one is put. It raises if
-            another process has taken over the move. If a paused process puts its document after that, the number is
-            taken: the process that completed the move has put the same number.
+        settings: by name.
+        require_ownership: called between reading the newest document and putting the next; raises if another process
+            has taken over. A process that pauses after it loses, because the one that completed the move has put that
+            number.
 
     Raises:
         DistcommitError: if they cannot be recorded; also the errors of `require_ownership`.
@@ -176,7 +168,7 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
 
 
 def _put(store: JobStore, number: int, updated: RecordedSettings) -> None:
-    """Put a document, unless another process has put that number or swept this one's temporary file."""
+    """Put a document, unless that number exists or the temporary file was swept."""
     path = f"{_folder(store)}/{numbered_name(number)}"
     try:
         store.fs.make_folders(_folder(store))
@@ -212,7 +204,6 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
 def _changes(
     recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> dict[str, tuple[str, FixedSetting]]:
-    """Return the recorded value and the present setting of each setting that differs."""
     values = {**recorded.settings, **recorded.source_facts}
     if recorded.settings:  # else no run has recorded any, and any value is allowed
         values = {**{name: pin.unrecorded for name, pin in fixed_settings.settings.items() if pin.unrecorded}, **values}
@@ -228,10 +219,9 @@ def _changes(
 def _find_evidence(
     store: JobStore, recorded: RecordedSettings, changes: Mapping[str, tuple[str, FixedSetting]], epoch: int = 0
 ) -> str:
-    """Describe the committed state that depends on the recorded settings; empty if there is none. If there is such
-    state, no run may replace the settings.
+    """Describe committed state that depends on the settings, which no run may then replace; empty for none.
 
-    Read `recorded` before the call. `epoch`: see `find_bound_state`.
+    Read `recorded` before the call.
     """
     if recorded.mark is RecordMark.FINAL:
         return "watermarks or states that an operator command has put, or was about to put"
@@ -279,7 +269,7 @@ def _recorded_with(
 
 
 def _noted_with(recorded: RecordedSettings, fixed_settings: FixedSettings) -> dict[str, tuple[str, ...]]:
-    """Return the noted values together with present values of settings that are not fixed and never were."""
+    """Return noted values with present ones of never fixed settings."""
     noted = dict(recorded.unfixed_values or {})
     for name, pin in fixed_settings.settings.items():
         if not pin.binds and name not in recorded.settings and pin.value not in noted.get(name, ()):

@@ -1,7 +1,4 @@
-"""The plan of a run: work units in Parquet tables, one file per partition for all buckets that it owns.
-
-The manifest, put last, makes the plan valid.
-"""
+"""The plan of a run in Parquet tables, which the manifest, put last, makes valid."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ MANIFEST_VERSION = 1
 
 
 class LentUnits(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a bucket's plan that is read by another partition than the bucket's owner.
+    """A range of a bucket's plan that another partition than the owner reads.
 
     Attributes:
-        partition: the partition that reads the work units whose start is in the range.
-        bucket: the bucket.
-        begin: sum of loads before the range in the bucket's plan, without large work units.
-        end: sum of loads before the end of the range.
+        partition: the reader.
+        bucket: its number.
+        begin: sum of loads before the range, without large work units.
+        end: sum of loads before its end.
     """
 
     partition: int
@@ -38,17 +35,15 @@ class LentUnits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The manifest of a plan: the valid file of each bucket, and the distribution of work units over tasks.
+    """The valid files of a plan, and its distribution over tasks.
 
     Attributes:
-        version: format version.
-        run_id: the run's id.
-        epoch: the run's epoch.
-        files: file name by bucket, for buckets with work; buckets that were planned together share a file.
-        large_units: for each of the first tasks, the (bucket, work unit id) pairs of the large work units that it
-            reads.
-        lent_ranges: ranges of a bucket's work units that another partition reads for the owner of the bucket. The owner
-            reads all other work units of its buckets, except large ones.
+        version: of the format.
+        run_id: of the run.
+        epoch: of the run.
+        files: by bucket with work; buckets planned together share one.
+        large_units: (bucket, work unit id) pairs of the first tasks.
+        lent_ranges: read by other partitions than the owner, who reads all the rest except large ones.
     """
 
     version: int
@@ -62,12 +57,9 @@ class Manifest(msgspec.Struct, frozen=True):
 def write_plans(
     fs: FileSystem, store_root: str, run_id: str, plans: Mapping[int, Sequence[DatasetPlan]]
 ) -> dict[int, str]:
-    """Write the plans of one or more buckets as one uniquely named file, durably.
+    """Write buckets' plans as one file, durable but valid only in a manifest; return its name by bucket.
 
-    The file becomes valid when a manifest names it. Work unit ids must contain their bucket.
-
-    Returns:
-        the name of the file by bucket; it is the same for all buckets.
+    Work unit ids must contain their bucket.
     """
     folder = _folder(store_root, run_id)
     fs.make_folders(folder)
@@ -79,10 +71,10 @@ def write_plans(
 
 
 class PlanReader:
-    """Reads the plans of buckets. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
+    """Reader of plans, thread-safe, which caches the last file.
 
     Args:
-        manifest: the valid plan.
+        manifest: of the valid plan.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:
@@ -91,12 +83,7 @@ class PlanReader:
         self._read: dict[int | None, list[DatasetPlan]] = {}
 
     def of(self, bucket: int) -> list[DatasetPlan]:
-        """Return the plans of a bucket; empty if it has no work.
-
-        Raises:
-            CorruptError: if the file was altered.
-            OSError: if it cannot be read.
-        """
+        """Return a bucket's plans; raises CorruptError or OSError."""
         name = self._files.get(bucket)
         if name is None:
             return []
@@ -113,7 +100,7 @@ class PlanReader:
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
-    """Put the manifest, durably. Afterwards its datasets may be sealed."""
+    """Put the manifest, durably, before its datasets are sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))
@@ -121,12 +108,7 @@ def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
 
 
 def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
-    """Return the manifest of a run.
-
-    Raises:
-        FileNotFoundError: if the run has none.
-        UnknownVersionError, CorruptError: if this version did not write it.
-    """
+    """Return a run's manifest; raises FileNotFoundError, UnknownVersionError or CorruptError."""
     path = f"{_folder(store_root, run_id)}/{MANIFEST}"
     return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)
 

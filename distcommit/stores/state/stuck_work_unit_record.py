@@ -1,9 +1,7 @@
-"""The record of a stuck work unit, whose construct does not return from native code. The process that kills the worker
-writes it.
+"""The record of a stuck work unit, by the process that kills the worker.
 
-The record is a failed attempt with an id of its own, without staged files. It does not refer to the killed attempt,
-whose files are swept like those of any dead worker. If the worker still finishes its attempt before it is killed, that
-success counts.
+It is a failed attempt with an own id and no files, so the killed attempt's files are swept as usual. If the worker
+still finishes before, its success counts.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ class Failure:
     """A failed attempt of a stuck work unit, to be recorded.
 
     Attributes:
-        writer: writer to the task states of the job.
-        bucket: the bucket of the work unit's dataset.
-        state: the failed attempt to record.
+        writer: of task states.
+        bucket: of the dataset.
+        state: to record.
     """
 
     writer: TaskStateWriter
@@ -34,22 +32,18 @@ class Failure:
     state: TaskState
 
     def put(self) -> None:
-        """Record the failed attempt, durably.
-
-        Raises:
-            OSError: if the store can't be written.
-        """
+        """Record the failed attempt, durably; raises OSError."""
         for result in self.writer.append({self.bucket: [self.state]}).values():
             if isinstance(result, OSError):
                 raise result
 
 
 def failure_of(store: bytes, work_unit: bytes, construct: str) -> Failure:
-    """Return the failure of a work unit whose construct does not return.
+    """Return the failure of a stuck work unit.
 
     Args:
-        store: the pickled redaction and writer of task states.
-        work_unit: the pickled bucket and state.
+        store: pickled redaction and writer.
+        work_unit: pickled bucket and state.
     """
     _, writer = pickle.loads(store)
     bucket, state = pickle.loads(work_unit)

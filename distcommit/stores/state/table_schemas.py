@@ -1,4 +1,4 @@
-"""The columns of stored tables: plans, task states, and the history of runs."""
+"""The columns of stored tables."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TASK_STATE_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each attempt at a work unit. Watermarks, holes, schemas and properties are JSON (a watermark is
+"""A row for each attempt at a work unit. Watermarks, holes, schemas and properties are JSON (a watermark is
 `[{partition: position}, incarnation]`); each commit info is MessagePack."""
 
 PLAN_SCHEMA = pa.schema(
@@ -99,7 +99,7 @@ PLAN_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each work unit. Values of its dataset are repeated on each row."""
+"""A row for each work unit, with its dataset's values."""
 
 RUN_TABLE_SCHEMA = pa.schema(
     [
@@ -127,5 +127,4 @@ RUN_TABLE_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each task attempt with work, for each of its commit passes, for each dataset that it committed or made
-requests for, and for the outcome of each dataset that it determined."""
+"""A row for each task attempt with work, each commit pass, each dataset with commits or requests, and each outcome."""

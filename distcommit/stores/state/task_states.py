@@ -1,7 +1,6 @@
-"""Task states: the outcomes of task attempts, as append-only Parquet tables by run and partition.
+"""Task states: outcomes of task attempts, in append-only Parquet tables by run and partition.
 
-A partition owns buckets (bucket b belongs to partition b mod their number). All states of its buckets are in one
-folder: a task that puts states of many buckets puts one file per partition, and the owner reads it once.
+Bucket b belongs to partition b mod their number. A task puts one file for each partition, which its owner reads once.
 """
 
 from __future__ import annotations
@@ -39,30 +38,28 @@ def run_folder(store_root: str, run_id: str) -> str:
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
-    """Create a partition's folder for a run, durably. Idempotent."""
+    """Create a partition's folder, durably and idempotently."""
     folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
     fs.make_folders(folder)
     fs.sync([folder], store_root)
 
 
 def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
-    """Record durably that no more task states will come: missing attempts count as failed from then on.
+    """Record durably that no more task states will come: missing attempts count as failed.
 
     Raises:
-        FileNotFoundError: if a newer run has swept the run's folder.
+        FileNotFoundError: if a newer run has swept the folder.
     """
     fs.put_if_absent(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}", b"")
 
 
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
-    """Return whether `record_ingest_ended` was called. Must be called before polling, not after."""
+    """Return whether `record_ingest_ended` was called; ask before polling."""
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
 class PastStates:
-    """Task states of past runs, whatever their number of partitions. Each file is read once. Thread-safe. Corrupt
-    files and deleted runs have no rows.
-    """
+    """Task states of past runs, read once, thread-safe. Corrupt files and deleted runs have no rows."""
 
     def __init__(self, fs: FileSystem, store_root: str) -> None:
         self._fs, self._root = fs, store_root
@@ -70,14 +67,14 @@ class PastStates:
         self._epochs = dict[str, int]()
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
-        """Return the task states of the run of this epoch in a bucket."""
+        """Return the states of an epoch's run in a bucket."""
         runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
 
     def _epoch_of(self, run: str) -> int:
-        """Return a run's epoch, from one of its files; 0 if it has none."""
+        """Return a run's epoch, or 0."""
         if run not in self._epochs:
             folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
@@ -91,7 +88,7 @@ class PastStates:
         return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
-        """Return the task states of a run in a bucket."""
+        """Return the states of a run in a bucket."""
         run = run_folder(self._root, run_id)
         with self._reading:
             names = [
@@ -118,13 +115,13 @@ class PastStates:
 
 
 class TaskStateWriter:
-    """Appends rows of buckets of one run, in one file per partition that owns some of them.
+    """Writer of a run's rows, one file for each owning partition.
 
     Args:
-        partitions: number of partitions that own buckets.
+        partitions: that own buckets.
 
     Attributes:
-        writer: 32 hexadecimal digits with which the names of its files begin.
+        writer: 32 hexadecimal digits that begin file names.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int) -> None:
@@ -132,8 +129,8 @@ class TaskStateWriter:
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
-        """Put rows by bucket. Return for each bucket the name of its durable file, or the error. Readers see all rows
-        of a file or none."""
+        """Put rows by bucket; return each bucket's durable file, or the error. Readers see all rows of a file or
+        none."""
         owned: dict[int, list[int]] = {}
         for bucket in states:
             owned.setdefault(bucket % self._partitions, []).append(bucket)
@@ -152,11 +149,11 @@ class TaskStateWriter:
 
 
 class TaskStateTables:
-    """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
+    """One run's files, each read once for some buckets; thread-safe.
 
     Args:
-        partitions: number of partitions that own buckets.
-        buckets: buckets with readers; rows of others are skipped.
+        partitions: that own buckets.
+        buckets: with readers; others are skipped.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int, buckets: Container[int]) -> None:
@@ -164,22 +161,20 @@ class TaskStateTables:
         self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
     def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
-        """Add rows of one bucket that this process has written to the file `name`, so that the file is not read. The
-        caller must add all buckets in the file before the next read.
-        """
+        """Add rows that this process has written, so that the file is not read. Add all of its buckets before the next
+        read."""
         owner = self._partition_of(bucket)
         with owner.reading:
             owner.seen.add(name)
             owner.untaken.setdefault(bucket, []).extend(states)
 
     def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
-        """Return the rows of a bucket that were not taken yet, or all of its rows with `from_start`. All files that
-        exist at the time of the call are read.
+        """Return a bucket's new rows, or all with `from_start`, of files existing now.
 
-        The second value has the errors of all corrupt files of the bucket's partition.
+        The second value has errors of corrupt files.
 
         Raises:
-            OSError: if files cannot be read. No row is lost.
+            OSError: if files cannot be read; no row is lost.
         """
         owner = self._partition_of(bucket)
         call_moment = next(owner.moments)
@@ -214,9 +209,8 @@ class TaskStateTables:
                     owner.untaken.setdefault(bucket, []).append(state)
 
     def _read_again(self, owner: _PartitionFiles, bucket: int) -> list[TaskState]:
-        """Return all rows of a bucket for a reader that starts over. After an outage readers of other buckets start
-        over as well, so the rows of all these buckets are cached until there are new files.
-        """
+        """Return all rows for a reader that starts over. After an outage other readers do so, too, so rows are cached
+        until there are new files."""
         if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
             reread: dict[int | None, list[TaskState]] = {selected: [] for selected in owner.taken}
             for name in sorted(owner.seen):
@@ -233,11 +227,10 @@ class TaskStateTables:
 
 
 class _PartitionFiles:
-    """Read state of one partition's files.
+    """State of a partition's files.
 
-    It has the names of the files seen (`seen`), the rows that readers have not taken yet (`untaken`, by bucket), and
-    the buckets with a reader (`taken`). `reread` caches rows for readers that start over; it is valid while `seen` has
-    `reread_at` names.
+    Names seen (`seen`), rows not yet taken (`untaken`, by bucket), and buckets with a reader (`taken`). `reread` caches
+    rows while `seen` has `reread_at` names.
     """
 
     def __init__(self, name: str) -> None:
@@ -250,22 +243,22 @@ class _PartitionFiles:
 
 
 class TaskStateReader:
-    """Returns, at each `poll`, the new task states of one bucket of one run."""
+    """New task states of one bucket, at each `poll`."""
 
     def __init__(self, tables: TaskStateTables, bucket: int) -> None:
         self._tables, self._bucket, self._reported, self._has_begun = tables, bucket, 0, False
         self._unpolled: list[TaskState] = []
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add rows that this process has put itself; the next `poll` returns them."""
+        """Add this process's rows to the next `poll`."""
         self._tables.add_states(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:
         """Return the rows of new files.
 
         Raises:
-            CorruptError: if a file is corrupt; the next call returns the rows of the others.
-            OSError: if files cannot be read; the next call reads them again.
+            CorruptError: for a file; the next call returns the others.
+            OSError: the next call reads again.
         """
         states, corrupt = self._tables.take(self._bucket, from_start=not self._has_begun)
         self._has_begun = True

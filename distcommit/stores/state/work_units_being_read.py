@@ -28,15 +28,14 @@ class ReadingNote(msgspec.Struct, frozen=True):
     """The marker of the work unit that a task is about to read.
 
     Attributes:
-        version: format version.
-        epoch: epoch of the run.
-        dataset_urn: the dataset.
-        work_unit_id: the work unit's id, unique in a plan.
-        low: first positions of the work unit.
-        expected_high: planned end of the work unit. With `low`, a later run finds work units that read the same
-            positions.
-        is_alone: whether it is the only work unit of its task, because a worker had died while reading it.
-        has_died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
+        version: of the format.
+        epoch: of the run.
+        dataset_urn: of the work unit.
+        work_unit_id: unique in a plan.
+        low: first positions.
+        expected_high: planned end, by which a later run finds overlapping work units.
+        is_alone: whether its task reads nothing else, because a worker had died on it.
+        has_died: whether an earlier run, whose processes all died, read it alone; this run does not read it.
     """
 
     version: int
@@ -49,14 +48,11 @@ class ReadingNote(msgspec.Struct, frozen=True):
     has_died: bool = False
 
     def is_of(self, unit: WorkUnit) -> bool:
-        """Return whether this is the marker of `unit`, a work unit of the same run."""
+        """Return whether this marks a work unit of the same run."""
         return (self.work_unit_id, self.dataset_urn) == (unit.work_unit_id, unit.dataset_urn)
 
     def overlaps(self, unit: WorkUnit) -> bool:
-        """Return whether a work unit of another run reads some of the same positions.
-
-        Two work units without positions count as overlapping.
-        """
+        """Return whether another run's work unit reads some of the same positions, or both have none."""
         if unit.dataset_urn != self.dataset_urn or unit.low.incarnation != self.low.incarnation:
             return False
         own, noted = _partitions(unit.low, unit.expected_high), _partitions(self.low, self.expected_high)
@@ -69,18 +65,16 @@ class ReadingNote(msgspec.Struct, frozen=True):
 
 
 class ReadingNotes:
-    """Writes the markers of one attempt at a task."""
-
     def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
         self._fs, self._folder = fs, _folder(store_root, run_id)
         self._writer, self._number = uuid.uuid4().hex, 0
 
     def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
-        """Write the marker of a work unit. Then delete the marker that this writer wrote before.
+        """Write a work unit's marker, then delete this writer's earlier one.
 
         Args:
-            alone: whether the task reads only this work unit, because a worker had died while reading it.
-            died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
+            alone: as `is_alone`.
+            died: as `has_died`.
 
         Raises:
             OSError: if the marker cannot be written. The caller must not read the work unit then.
@@ -98,7 +92,6 @@ class ReadingNotes:
             self._fs.delete(previous)
 
     def clear(self) -> None:
-        """Delete the attempt's marker: the task has read everything."""
         if self._number:
             self._fs.delete(self._path())
 
@@ -107,12 +100,12 @@ class ReadingNotes:
 
 
 def read_notes(fs: FileSystem, store_root: str, run_id: str) -> dict[str, ReadingNote]:
-    """Return the newest marker of each writer of a run, by path. Markers that cannot be read are left out."""
+    """Return each writer's newest readable marker by path."""
     return _notes_in(fs, _folder(store_root, run_id))
 
 
 def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, ReadingNote]]:
-    """Return the markers of each run before this one by path, the newest run first."""
+    """Return older runs' markers by path, the newest run first."""
     folder, own = f"{store_root}/{READING}", run_name(run_id)
     runs = [entry.name for entry in fs.list_folder(folder) if is_run_name(entry.name) and entry.name < own]
     return [_notes_in(fs, f"{folder}/{run}") for run in sorted(runs, reverse=True)]
@@ -142,7 +135,7 @@ def _partitions(*watermarks: Watermark) -> frozenset[str]:
 
 
 def _is_past(low: Watermark, high: Watermark, partition: str) -> bool:
-    """Return whether `low`, where one range begins, is known to be at or after `high`, where another range ends."""
+    """Return whether `low` is known to be at or after `high`."""
     begin, end = low.positions.get(partition), high.positions.get(partition)
     return begin is not None and end is not None and at_or_past(begin, end)
 

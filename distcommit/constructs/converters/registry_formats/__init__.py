@@ -1,4 +1,4 @@
 """Converters of messages whose schemas are in a schema registry.
 
-This package must not implement a format: the formats are in `constructs.registry`. Start reading at `avro`.
+Must not implement a format: `constructs.registry` does. Start reading at `avro`.
 """

@@ -1,4 +1,4 @@
-"""Decoder of Protobuf messages by registered schemas.
+"""Decoder of Protobuf messages.
 
-This package must not send requests to a registry. Start reading at `protobuf_decoder`, then `message_columns`.
+Must not send requests to a registry. Start reading at `protobuf_decoder`.
 """

@@ -1,9 +1,7 @@
-"""Parser of many Protobuf messages at once, which returns each in its canonical encoding.
+"""Parser of many Protobuf messages at once, in an envelope: a message with one repeated field of their type.
 
-An envelope is a message with one repeated field of the messages' type. The messages are put into it, each after its
-length, and the official parser parses and serializes all of them together. Because of the lengths, a damaged message
-cannot change the next one. Messages that may have to be rejected are parsed one by one, and so are all messages of an
-envelope that the official parser rejects.
+As each has its length, a damaged one cannot change the next. Messages that may be rejected, and envelopes that the
+official parser rejects, are parsed one by one.
 """
 
 from __future__ import annotations
@@ -29,21 +27,20 @@ from distcommit.constructs.registry.protobuf.range_checks import Ranges
 from distcommit.schemas.schema_size_limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
-"""Maximum messages of an envelope, and of the smaller envelopes that are tried before single messages."""
+"""Messages of an envelope, and of the smaller ones tried next."""
 _MAX_PARSED_BYTES = 64 << 20
-"""Maximum bytes of the parsed messages of an envelope. A larger message has its own envelope."""
+"""Parsed bytes of an envelope; a larger message has its own."""
 _MAX_LEVELS = 48
-"""Levels of messages in which misplaced values are detected; the official parser discards them in 63 levels."""
+"""Levels in which misplaced values are detected; the official parser discards them in 63."""
 _TAG = b"\x0a"
-"""Field 1, with a length."""
+"""Of field 1, with a length."""
 _F = FieldDescriptor
 
 
 class BatchParser:
-    """Parser of messages of one type, with the arguments and results of `MessageParser`, but faster.
+    """Faster `MessageParser`.
 
-    Messages are parsed one by one if they must be compared with a pinned schema, or if their type is one of Google's
-    well-known types.
+    Messages are parsed alone if they are compared with a pinned schema or of a well-known type.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -55,7 +52,7 @@ class BatchParser:
         self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
-        """Return each message's canonical encoding, or the error with the reason for its rejection."""
+        """Return each canonical encoding, or the rejection."""
         return [item for part in parts(bodies, self._max_bytes) for item in self._of(part)]
 
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
@@ -75,7 +72,7 @@ class BatchParser:
 
 
 def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """Split messages into parts of at most 1024 messages and `max_bytes`. A larger message is a part of its own."""
+    """Split into parts of 1024 messages and `max_bytes`; a larger message is alone."""
     ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
     start, begin = 0, 0
     while start < len(bodies):
@@ -86,10 +83,9 @@ def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
 
 
 class Envelope:
-    """Parser of many messages of one type at once.
+    """Parser of many messages of one type.
 
-    `may_set_aside`: whether the official parser may treat a value as an unknown field. `levels`: nested levels of
-    messages that are checked.
+    `may_set_aside`: whether the official parser may treat a value as unknown. `levels`: of checked messages.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int]) -> None:
@@ -105,10 +101,9 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages, with None for each message that must be parsed alone.
+        """Return canonical encodings, with None for messages to parse alone.
 
-        Return None if the envelope cannot be used for these messages together, for instance because one is damaged. The
-        caller then tries fewer messages at once.
+        Return None if one is damaged, so that the caller tries fewer.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
@@ -139,8 +134,7 @@ class Envelope:
 
 
 def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | None:
-    """Return the envelope of a type; None if values may be set aside in too many levels, or the schema uses the
-    envelope's name."""
+    """Return a type's envelope, or None for too many levels, or its name in the schema."""
     try:
         envelope = Envelope(source, widths)
         return None if envelope.may_set_aside and envelope.levels > _MAX_LEVELS else envelope
@@ -149,14 +143,13 @@ def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | No
 
 
 def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
-    """Return how deep checked messages are nested. `within`: the types on the path to and including the current one."""
     fields = types[within[-1]].fields if within[-1] in types else ()
     below = {child.full_name for _, child in fields} - {*within}
     return 1 + max((_levels(types, (*within, name)) for name in below), default=0)
 
 
 def _envelope_class(source: Descriptor) -> Any:
-    """Return the envelope's class, whose unique name lets it live in the pool of the source."""
+    """Return a class whose unique name lets it live in the source's pool."""
     name = f"distcommit_envelope_{source.full_name.encode().hex()}"
     file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
     type_name = f".{source.full_name}"
@@ -168,7 +161,7 @@ def _envelope_class(source: Descriptor) -> Any:
 
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
-    """Return the tag and the length that precede a message in an envelope."""
+    """Return tag and length before a message."""
     head = bytearray(_TAG)
     while size > 127:
         head.append(size & 127 | 128)

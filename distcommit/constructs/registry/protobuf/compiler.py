@@ -1,9 +1,7 @@
-"""The compiler of `.proto` texts, in an isolated process.
+"""The compiler of untrusted `.proto` texts, in an isolated process, which only compiles.
 
-Texts and names come from a registry and are not trusted: they must only be compiled. The process imports from the
-parent's import path alone, never from its working folder. It inherits no secrets in its environment. Its time and
-memory are bounded. Each text is compiled alone under one fixed file name, with descriptors of the texts before it. So
-no name from a registry becomes a path, a module or an argument.
+It imports from the parent's import path alone, without secrets in its environment, and with bounded time and memory.
+Each text has one fixed file name, so that no name from a registry becomes a path, a module or an argument.
 """
 
 from __future__ import annotations
@@ -27,23 +25,23 @@ from distcommit.core.support.install_command import install_command
 from distcommit.schemas.schema_size_limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
-"""Seconds after which the process is killed."""
+"""Seconds until the process is killed."""
 _INHERITED = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
 
 
 def compile_texts(
     texts: Sequence[tuple[str, str]], existing: descriptor_pb2.FileDescriptorSet
 ) -> descriptor_pb2.FileDescriptorSet:
-    """Return the descriptors of texts and of all that they import.
+    """Return the descriptors of texts and their imports.
 
     Args:
-        texts: name and text of each, after those that it imports.
-        existing: descriptors of files that texts may import.
+        texts: name and text, after those that it imports.
+        existing: files that may be imported.
 
     Raises:
         UnusableSchemaError: if a text can't be compiled.
-        SchemaTooLargeError: if the compiler takes more than 60 s.
-        ConfigurationError: if the compiler is not installed.
+        SchemaTooLargeError: after 60 s.
+        ConfigurationError: without compiler.
     """
     tools = find_spec("grpc_tools")
     if tools is None or tools.origin is None:

@@ -1,8 +1,5 @@
-"""Descriptors of registered Protobuf schemas.
-
-A registered text is either a `.proto` file, which is compiled, or a descriptor in Base64, as confluent-kafka for Python
-registers it.
-"""
+"""Descriptors of registered Protobuf schemas, from `.proto` texts, or in Base64 as confluent-kafka for Python registers
+them."""
 
 from __future__ import annotations
 
@@ -39,16 +36,16 @@ _KNOWN_MODULES = {
         "wrappers",
     )
 }
-"""Google's well-known files, which descriptors in Base64 import without containing them."""
+"""Google's files, which Base64 descriptors lack."""
 
 
 def file_of(registered: RegisteredSchema) -> FileDescriptor:
-    """Return the descriptor of the schema's file and of all that it imports.
+    """Return a file's descriptor with its imports.
 
     Raises:
-        UnusableSchemaError: if it can't be compiled, or refers to a file that is missing or has an invalid name.
+        UnusableSchemaError: if it can't be compiled, or an import is missing or has an invalid name.
         SchemaTooLargeError: if it exceeds a limit.
-        ConfigurationError: if the compiler is needed and not installed.
+        ConfigurationError: without a needed compiler.
     """
     check_size(registered)
     _check_names([name for name, _ in registered.references])
@@ -81,7 +78,6 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _described(texts: list[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
-    """Return the descriptors of all files, decoded from Base64 or compiled."""
     existing = descriptor_pb2.FileDescriptorSet()
     uncompiled: list[tuple[str, str]] = []
     for name, text in texts:
@@ -109,7 +105,6 @@ def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _add_google_file(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add a well-known file of Google and its imports, unless it is present."""
     if name in files or name not in _KNOWN_MODULES:
         return
     files[name] = descriptor_pb2.FileDescriptorProto()

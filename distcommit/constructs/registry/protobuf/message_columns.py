@@ -1,9 +1,8 @@
-"""Columns of Protobuf messages, which ptars reads from the output of `message_parser`.
+"""Columns of Protobuf messages, read by ptars.
 
-ptars panics on some valid descriptors: editions, fields whose names differ in case alone, a message with the name of
-one of Google's well-known types and other fields. Therefore it is given a generated proto3 descriptor that reads the
-same bytes. The generated descriptor has generated names, and one copy of a message for each occurrence. Afterwards the
-columns get their real names.
+As ptars panics on some valid descriptors (editions, names that differ in case alone, look-alikes of well-known types),
+it gets a generated proto3 descriptor that reads the same bytes, with generated names and one copy of a message for each
+occurrence.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ _PACKAGE, _FILE = "layout", "layout.proto"
 _NO_VALUE = "value 0, which the enum does not have"
 _F = FieldDescriptor
 _Kind = tuple[int, str]
-"""A field's type, and the full name of its message or enum."""
+"""Type, and full name of message or enum."""
 
 
 class Columns:
-    """Reader of canonical messages of one type as columns, all of which may be null.
+    """Reader of canonical messages as nullable columns.
 
-    `widths`: greatest number of columns by message type, without columns within its lists and maps.
+    `widths`: most columns by type, without those in lists and maps.
 
     Raises:
         UnusableSchemaError: if a field has no column type.
-        SchemaTooLargeError: if there are too many columns, or they are nested too deep.
+        SchemaTooLargeError: for too many or too deep columns.
     """
 
     def __init__(self, source: Descriptor) -> None:
@@ -47,11 +46,7 @@ class Columns:
         self.schema: pa.Schema = pa.schema([self._field(item) for item in self._handler.schema()])
 
     def read(self, messages: pa.Array) -> pa.RecordBatch:
-        """Return the columns of messages.
-
-        Raises:
-            ValueError: if ptars can't read a message.
-        """
+        """Return columns; raises ValueError."""
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
         read = self._handler.array_to_record_batch(messages)
@@ -73,7 +68,6 @@ class Columns:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the array under a type of the same layout, whose fields have other names and may be null."""
     if array.type.num_fields == 0:
         return array
     if pa.types.is_struct(kind):
@@ -102,8 +96,7 @@ def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
 
 @dataclass(slots=True)
 class _Layout:
-    """Generated descriptor for ptars. `names`: column names by field name; `maps`: names of the fields that are lists
-    of a map's entries."""
+    """Generated descriptor; `names`: columns by field; `maps`: lists of entries."""
 
     file: descriptor_pb2.FileDescriptorProto = field(
         default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
@@ -113,11 +106,11 @@ class _Layout:
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
     _repeated: int = 0
-    """Columns within lists and maps so far."""
+    """In lists and maps so far."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
-        """Add a message, and return its full name."""
+        """Add a message, and return its name."""
         target = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         before = self.expansion.columns - self._repeated
         for item in source.fields:

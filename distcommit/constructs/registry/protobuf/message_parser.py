@@ -1,9 +1,7 @@
-"""Conversion of Protobuf messages to one canonical encoding by the official parser.
+"""Conversion to one canonical encoding by the official parser, which defines values and rejections.
 
-A message that the official parser rejects is rejected. For every other message the official parser defines the values:
-the last member of a oneof, the last value of a singular field, each key of a map once. Values that a column cannot hold
-are rejected as well: incomplete dates, times outside a day, timestamps and durations outside their range, and numbers
-that a closed enum does not have.
+Values that a column cannot hold are rejected as well: incomplete dates, times outside a day, timestamps and durations
+outside their range, unknown numbers of a closed enum.
 """
 
 from __future__ import annotations
@@ -26,21 +24,19 @@ _F = FieldDescriptor
 
 
 def is_timestamp(seconds: Any, nanos: Any) -> Any:
-    """Return whether a timestamp is within the years 1 to 9999. This check and the next ones take numbers or arrays of
-    numbers.
-    """
+    """Return whether it is in the years 1 to 9999; like the next ones for numbers or arrays."""
     return (seconds >= _MIN_TIMESTAMP_S) & (seconds <= _MAX_TIMESTAMP_S) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
 
 def is_duration(seconds: Any, nanos: Any) -> Any:
-    """Return whether a duration has one sign, and at most 10000 years."""
+    """Return whether it has one sign, and at most 10000 years."""
     has_one_sign = (seconds == 0) | (nanos == 0) | ((seconds < 0) == (nanos < 0))
     is_short = (seconds >= -_MAX_DURATION_S) & (seconds <= _MAX_DURATION_S)
     return has_one_sign & is_short & (nanos >= -_MAX_NANOS) & (nanos <= _MAX_NANOS)
 
 
 def is_date(year: Any, month: Any, day: Any) -> Any:
-    """Return whether a date exists in the years 1 to 9999."""
+    """Return whether it exists in the years 1 to 9999."""
     is_leap_year = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     is_long_month = (month + month // 8) % 2 == 1
     is_in_month = (
@@ -93,7 +89,7 @@ KNOWN_FIELDS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "google.type.TimeOfDay": tuple((name, _F.TYPE_INT32) for name in ("hours", "minutes", "seconds", "nanos")),
     **{f"google.protobuf.{name}Value": (("value", kind),) for name, kind in _WRAPPED.items()},
 }
-"""Google's well-known types that become one value, with names and types of their fields, numbered from 1."""
+"""Well-known types that become one value, with their fields from 1 on."""
 _CHECKS: Mapping[str, Check] = {
     "google.protobuf.Timestamp": _check_timestamp,
     "google.protobuf.Duration": _check_duration,
@@ -103,7 +99,7 @@ _CHECKS: Mapping[str, Check] = {
 
 
 def is_google_type(source: Descriptor) -> bool:
-    """Return whether a message is a well-known type of Google that becomes one value, by its name and fields."""
+    """Return whether name and fields are a well-known type's."""
     fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
     numbers = [field.number for field in source.fields]
     return KNOWN_FIELDS.get(source.full_name) == fields and numbers == [*range(1, len(fields) + 1)]
@@ -115,11 +111,11 @@ def is_map(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedType:
-    """Checks of a message type and of its inner messages.
+    """Checks of a type.
 
     Attributes:
-        checks: checks of the message itself, in order; empty if only inner messages are checked.
-        fields: message fields to check as well, each with its message type.
+        checks: of the message itself, in order.
+        fields: inner messages to check, with their types.
     """
 
     checks: tuple[Check, ...]
@@ -127,22 +123,22 @@ class CheckedType:
 
 
 class Comparison(Protocol):
-    """Check that a message has the same values if it is read as another type."""
+    """Check that a message has the same values as another type."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether no comparison is needed."""
+        """Whether values can't differ."""
 
     def compare(self, body: bytes, read: Any) -> None:
         """Raise ValueError if a value differs."""
 
 
 class MessageParser:
-    """Parser of messages of one type.
+    """Parser of one type.
 
     Args:
-        widths: number of columns by message type.
-        pinned_schema: comparison with the type that messages were written as; None if that is `source`.
+        widths: number of columns by type.
+        pinned_schema: comparison with the written type, unless it is `source`.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -153,11 +149,11 @@ class MessageParser:
         self._types = checked_types(source)
 
     def canonical(self, body: bytes) -> bytes:
-        """Return the message in its canonical encoding.
+        """Return the canonical encoding.
 
         Raises:
-            ValueError: if the official parser rejects it, its column can't hold a value, a required field is missing,
-                or it expands to more than `MAX_RECORD_VALUES` values.
+            ValueError: if it is rejected, a column can't hold a value, a required field is missing, or it has more than
+                `MAX_RECORD_VALUES` values.
         """
         try:
             parsed = self._class.FromString(body)
@@ -175,7 +171,6 @@ class MessageParser:
             raise ValueError(str(error)) from error
 
     def _values(self, parsed: Any) -> int:
-        """Count the values within lists and maps, until they exceed the limit."""
         total, waiting = 0, [parsed]
         while waiting:
             item = waiting.pop()
@@ -191,11 +186,10 @@ class MessageParser:
         return total
 
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
-        """Raise ValueError if the message, or a message in it, has a value that its column can't hold.
+        """Raise ValueError if a column can't hold a value.
 
         Args:
-            within: names of the message types from the outermost to its own. Fields of one of these types are not
-                checked, because a recursive type is kept as bytes.
+            within: enclosing types, whose fields are kept as bytes and not checked.
         """
         checked = self._types.get(within[-1])
         if checked is None:
@@ -210,7 +204,7 @@ class MessageParser:
 
 
 def message_types(root: Descriptor) -> dict[str, Descriptor]:
-    """Return the message types that a message can contain, its own included, by name."""
+    """Return the types in a message, its own included, by name."""
     types: dict[str, Descriptor] = {}
     waiting = [root]
     while waiting:
@@ -222,9 +216,7 @@ def message_types(root: Descriptor) -> dict[str, Descriptor]:
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
-    """Return the checks of a message type and of its inner types, by type name. A type is absent if neither it nor an
-    inner type has a check.
-    """
+    """Return checks by type, without types that need none."""
     types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
@@ -272,12 +264,12 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedValueCheck:
-    """Check that the official parser keeps no value of a known field as an unknown field. It does so for a number that
-    a closed enum does not have, and for a map's entry with such a number or another field.
+    """Check that the official parser keeps no value as an unknown field, as it does for unknown numbers of a closed
+    enum and such map entries.
 
     Attributes:
-        source: the message type.
-        numbers: numbers of the known fields whose values the parser could treat as unknown.
+        source: their type.
+        numbers: fields that this may happen to.
     """
 
     source: Descriptor

@@ -1,4 +1,4 @@
-"""The check that no number of a Protobuf message changes if it is read as the type of the pinned schema."""
+"""The check that no number changes if a message is read as the pinned type."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KINDS = [
 ]
 _TEXTS = frozenset(_KINDS[-1])
 _Pair = tuple[str, str]
-"""Full names of the written message type and of the type that it is read as."""
+"""Written type, and type read as."""
 
 
 def _kind(field: FieldDescriptor) -> int:
-    """Return a number that is equal for fields with compatible encodings (Protobuf's rules of updating messages)."""
+    """Return an equal number for compatible encodings (Protobuf's rules of updating messages)."""
     return next((-number for number, kinds in enumerate(_KINDS, 1) if field.type in kinds), int(field.type))
 
 
@@ -34,7 +34,7 @@ class PinnedTypeCheck:
     Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.
 
     Raises:
-        UnusableSchemaError: by the constructor, if the encodings of a field with one number are not compatible.
+        UnusableSchemaError: for incompatible encodings of a field.
     """
 
     def __init__(self, writer: Descriptor, reader: Descriptor) -> None:
@@ -46,13 +46,11 @@ class PinnedTypeCheck:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the reader's types hold each value unchanged, so that no comparison is needed."""
+        """Whether the reader's types hold each value."""
         return not self._compared
 
     def compare(self, body: bytes, read: Any) -> None:
-        """Raise ValueError if a number differs between a message and its parsed form of the reader's type. The text
-        names the field.
-        """
+        """Raise ValueError, with the field, if a number differs."""
         self._compare(self._class.FromString(body), read, self._root)
 
     def _prepare(self, writer: Descriptor, reader: Descriptor) -> None:
@@ -81,7 +79,7 @@ class PinnedTypeCheck:
         self._mark_holders()
 
     def _mark_holders(self) -> None:
-        """Find the types that contain compared types at any depth, because messages of these types must be searched."""
+        """Find the types that contain compared ones and must be searched."""
         size = -1
         while size < len(self._compared):
             size = len(self._compared)
@@ -124,7 +122,6 @@ def _holds_messages(field: FieldDescriptor) -> bool:
 
 
 def _values(message: Any, field: FieldDescriptor) -> dict[Any, Any]:
-    """Return the values of a field, by key or index, or its single value."""
     if is_map(field):
         return dict(getattr(message, field.name))
     if field.is_repeated:

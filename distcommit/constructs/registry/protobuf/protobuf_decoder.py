@@ -1,4 +1,4 @@
-"""Decoder of Protobuf messages by a registered schema and the message type that each of them names."""
+"""Decoder of Protobuf messages by registered schema and message type."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""Maximum bytes of the indexes before a message."""
+"""Of the indexes before a message."""
 Indexes = tuple[int, ...]
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
-    """Return the message type at the wire format's indexes: a type of the file, a type within it, and so on. Raises
-    UnusableSchemaError if it does not exist.
-    """
+    """Return the type at the indexes; raises UnusableSchemaError."""
     messages = list(file.message_types_by_name.values())
     for depth, index in enumerate(indexes):
         if index >= len(messages):
@@ -40,14 +38,12 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
 
 
 class ProtobufDecoder:
-    """Decoder of messages whose types are in one registered schema, a Protobuf file.
+    """Decoder of a file's messages, by the type that each names.
 
-    The message type that a message names determines its columns. If a reader schema is pinned (`reader`), columns come
-    from the type at the same place of that file.
+    With a pinned `reader`, columns come from the same place there.
 
     Raises:
-        UnusableSchemaError: by the constructor, if the first message type is missing or has no columns, or if the two
-            schemas do not fit.
+        UnusableSchemaError: if the first type is missing or without columns, or the schemas do not fit.
     """
 
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
@@ -112,9 +108,7 @@ def _reason(error: Exception) -> str:
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the numbers and offsets of messages by their message indexes. Add reasons for messages without valid
-    indexes to `wrong`.
-    """
+    """Return numbers and offsets by indexes; invalid ones go to `wrong`."""
     begin = framed.begin.copy()
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
@@ -136,7 +130,7 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """Return the message indexes before a message, and their length in bytes. Raises ValueError for invalid ones."""
+    """Return indexes and their length in bytes; raises ValueError."""
     values: list[int] = []
     offset, required = 0, 1
     while len(values) < required:
@@ -156,8 +150,6 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
 
 
 def schema_of(registered: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
-    """Return the decoder for a schema, with the reader's schema if that is another one. Raises UnusableSchemaError if a
-    schema can't be compiled or has no columns, or the two do not fit.
-    """
+    """Return the decoder, with another reader's schema; raises UnusableSchemaError."""
     same = reader is None or reader.schema_id == registered.schema_id
     return ProtobufDecoder(file_of(registered), None if same or reader is None else file_of(reader))

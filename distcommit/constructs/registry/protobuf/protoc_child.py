@@ -1,7 +1,4 @@
-"""The program of the process that compiles `.proto` texts.
-
-It runs in an isolated interpreter and imports nothing of distcommit, so that it starts fast.
-"""
+"""The program that compiles `.proto` texts, which imports nothing of distcommit to start fast."""
 
 from __future__ import annotations
 
@@ -12,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 MAIN_FILE = "distcommit-registered.proto"
-"""The only file name that is compiled. No reference may have it."""
+"""The only compiled name, which no reference may have."""
 KNOWN_FILE = "known.descriptors"
 _OUTPUT_FILE = "compiled.descriptors"
 _SOURCE_FOLDER = "source"
-"""Folder that contains only the one file, because a text can import every file in it."""
+"""With the one file only, because texts can import all in it."""
 _MAX_MEMORY_BYTES = 1 << 30
 
 
 def compile_job(job: dict[str, Any]) -> None:
-    """Compile the texts of a job in the working folder, and add their descriptors to those in `KNOWN_FILE`.
-
-    Ends the process with code 1 at the first text with an error.
-    """
+    """Compile a job's texts into `KNOWN_FILE`; ends the process with code 1 at an error."""
     sys.path[:] = job["import_path"]
     from google.protobuf import descriptor_pb2  # noqa: PLC0415 - of the import path that was given
     from grpc_tools import _protoc_compiler  # noqa: PLC0415

@@ -1,8 +1,7 @@
-"""Range checks of Google's well-known types, on columns of their numbers.
+"""Range checks of well-known types on columns.
 
-ptars computes a timestamp from seconds and nanoseconds of any size, and a sum outside the range can look like a valid
-one. Therefore these messages are read a second time, by a descriptor in which they are ordinary messages and other
-fields are omitted.
+As ptars computes timestamps from numbers of any size, these messages are read a second time, as ordinary messages
+without other fields.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ _F = FieldDescriptor
 
 
 class Ranges:
-    """Range checks of all timestamps, durations, dates and times of day in messages of one type.
+    """Range checks of times and durations in messages of one type.
 
     Args:
-        types: the checked types in it, and the types that contain them.
+        types: checked ones, and those that contain them.
     """
 
     def __init__(self, source: Descriptor, types: Mapping[str, CheckedType]) -> None:
@@ -61,7 +60,7 @@ class Ranges:
             self._handler = handlers.get_for_message(pool.FindMessageTypeByName(f"{_PACKAGE}.{root}"))
 
     def beyond(self, canonical: list[bytes]) -> NDArray[np.int64] | None:
-        """Return the indices of messages with a value outside its range; None if ptars can't read them."""
+        """Return the messages out of range; None if ptars can't read them."""
         if self._handler is None:
             return _NONE
         try:
@@ -74,9 +73,7 @@ class Ranges:
         return np.concatenate([_NONE, *(item for column in columns for item in _beyond(*column, rows))])
 
     def _message(self, source: Descriptor, within: frozenset[str]) -> str:
-        """Add a message type with only those fields of `source` that contain checked values. Return its name; empty if
-        there is no such field.
-        """
+        """Add a type with only the fields that contain checked values; return its name, or an empty text."""
         fields: list[tuple[FieldDescriptor, str]] = []
         for field, below in self._types[source.full_name].fields:
             if below.full_name in _RULES and is_google_type(below):
@@ -103,9 +100,6 @@ class Ranges:
         return str(source.name)
 
     def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:
-        """Add a field of message type `kind` to `holder`. The field's name begins with the type's name, so that
-        `_beyond` finds the check.
-        """
         self._fields += 1
         label = _F.LABEL_REPEATED if is_repeated else _F.LABEL_OPTIONAL
         name, type_name = f"{kind}_{self._fields}", f".{_PACKAGE}.{kind}"
@@ -113,7 +107,6 @@ class Ranges:
 
 
 def _beyond(name: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows in which a value of this field is outside its range. `rows`: the row of each value."""
     if pa.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy()
         yield from _beyond(name, values.flatten(), rows[parents])

@@ -1,4 +1,4 @@
-"""File formats: Parquet, Avro, ORC, JSON lines and CSV, written by rows and read back.
+"""File formats, written by rows and read back.
 
 Must not know of attempts or folders. Start reading at `encoders`.
 """

@@ -1,4 +1,4 @@
-"""Encoders of one file: Parquet, JSON lines and CSV are written in row groups, Avro and ORC as a whole."""
+"""Encoders of one file, in row groups or (Avro and ORC) as a whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats whose files are written as a whole, once the metadata is known."""
+"""Formats that are written once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -40,7 +40,7 @@ AVRO_CODECS: dict[Compression, AvroCodec] = {
 }
 
 TEXT_CODECS: dict[Compression, TextCodec] = {"zstd": "zstd", "gzip": "gzip"}
-"""Codecs of JSON lines and CSV. Uncompressed text has no place for a footer."""
+"""Of JSON lines and CSV; uncompressed text has no place for a footer."""
 
 _ROW_GROUP_BYTES = 64 << 20  # at most; below twice that rows are written in one group
 _GZIP_LEVEL = 6
@@ -50,14 +50,14 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 class Encoder(Protocol):
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Write rows as a row group. Formats in `WHOLE` raise ValueError."""
+        """Write a row group; raises ValueError for formats in `WHOLE`."""
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        """Write the last rows and the metadata, which completes the file but does not close it. Raises ValueError if no
-        rows were written at all."""
+        """Write the last rows and the metadata, without closing the file. Raises ValueError if no rows were written at
+        all."""
 
     def abandon(self) -> None:
-        """Release resources without writing anything."""
+        """Release resources without writing."""
 
 
 def encoder_of(
@@ -68,9 +68,8 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     configured_dictionaries: Collection[str] = (),
 ) -> Encoder:
-    """Return a new encoder, or raise ConfigurationError if the format has no type for a column. `options` are further
-    options of pyarrow for Parquet, `configured_dictionaries` the columns whose dictionary they set, and `bloom_filters`
-    the columns of ORC with a Bloom filter."""
+    """Return a new encoder; raises ConfigurationError if the format has no type for a column. `options` are pyarrow's
+    for Parquet, `configured_dictionaries` the columns whose dictionary they set, and `bloom_filters` columns of ORC."""
     if file_format == "avro":
         return AvroEncoder(schema, compression)
     if file_format == "orc":
@@ -86,7 +85,7 @@ def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options:
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Raise ConfigurationError if Parquet lacks a type; pyarrow's own error may look like a disk error."""
+    """Raise ConfigurationError for a type; pyarrow's own error may look like a disk error."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -109,10 +108,10 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encoder that writes one row group after another, and the metadata in the footer.
+    """Encoder in row groups.
 
-    A file of less than 1 MiB is encoded in memory; below 16 KiB it is not compressed. In larger files, a column whose
-    values rarely repeat in the first row group has no dictionary.
+    Below 1 MiB a file is encoded in memory; below 16 KiB it is not compressed. In larger files, columns that rarely
+    repeat have no dictionary.
     """
 
     def __init__(
@@ -186,8 +185,7 @@ class _WholeFileEncoder(ABC):
 
 
 class AvroEncoder(_WholeFileEncoder):
-    """Encoder of whole files, because Avro's metadata is at the beginning, but the footer's counts are known at the
-    end."""
+    """Encoder of whole files, because Avro's metadata is at the beginning."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
         avro_schema(schema)  # refuses columns before any row waits
@@ -198,8 +196,7 @@ class AvroEncoder(_WholeFileEncoder):
 
 
 class OrcEncoder(_WholeFileEncoder):
-    """Encoder of whole files, because pyarrow's writer would keep a stripe of up to 64 MiB of each open file in
-    memory."""
+    """Encoder of whole files, because pyarrow's writer keeps up to 64 MiB for each open file."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         check_orc_columns(schema)
@@ -210,7 +207,7 @@ class OrcEncoder(_WholeFileEncoder):
 
 
 class TextEncoder:
-    """Encoder of JSON lines or CSV, compressed as one stream, with the footer behind it."""
+    """Encoder of JSON lines or CSV as one compressed stream with a footer."""
 
     def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
         check_columns(schema, file_format, nested=file_format == "jsonl")
@@ -249,8 +246,7 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """Stream through which a client writes a staged file. Closing it does not close the file, whose checksum is still
-    needed."""
+    """Stream into a staged file, which its `close` leaves open for the checksum."""
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink

@@ -1,9 +1,8 @@
-"""Metadata at the end of files, for formats or clients that have no place for it. It is in frames that all readers of
-the format skip.
+"""Metadata at the end of files, for formats or clients that have no place for it.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
-Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed
-file it is in uncompressed chunks.
+Tail"): an item of user metadata in the footer, a message of Protocol Buffers, in uncompressed chunks of a compressed
+file.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ _SKIPPABLE = 0x184D2A5D
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, which is read before any other field."""
+    """Format version, read first."""
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """Metadata of a file, written and read by `Frames`.
+    """Metadata of a file.
 
     Attributes:
-        version: format version of the tail.
-        metadata: the file's metadata by key, such as its footer.
-        schema: schema of the rows as Arrow serializes it, in base64.
-        others_checksum: xxh3-64 of all other bytes of the file, as 16 hexadecimal digits.
+        version: of the format.
+        metadata: by key, such as the footer.
+        schema: as Arrow serializes it, in base64.
+        others_checksum: xxh3-64 of all other bytes, in 16 hexadecimal digits.
     """
 
     version: int
@@ -52,7 +51,7 @@ class FileTail(msgspec.Struct, frozen=True):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of the rows. Raises ValueError or pyarrow's errors if it is not valid."""
+        """The schema; raises ValueError or pyarrow's errors if it is not valid."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
 
 
@@ -62,13 +61,13 @@ def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: s
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of one format. Each contains one part of the metadata.
+    """The frames of one format, each with a part of the metadata.
 
     Attributes:
-        head: returns the bytes before a part, given the part's size in bytes.
+        head: returns the bytes before a part of this size in bytes.
         foot: bytes after each part.
-        part_bytes: largest size of a part in bytes; only the first part may be smaller.
-        name: returns the bytes before the metadata in the first part, given the metadata's size in bytes.
+        part_bytes: largest part in bytes; only the first may be smaller.
+        name: returns the first part's bytes before the metadata, given the metadata's size in bytes.
     """
 
     head: Callable[[int], bytes]
@@ -80,8 +79,8 @@ class Frames:
         return self._framed(msgspec.json.encode(tail))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
-        """Return the metadata in the frames that end at `end`, and where they begin; None if no frames end there.
-        Raises ValueError if they are damaged, and UnknownVersionError if another version of the format wrote them."""
+        """Return the metadata in frames that end at `end`, and their beginning, or None. Raises ValueError if they are
+        damaged, and UnknownVersionError."""
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None
@@ -138,7 +137,7 @@ def varint(number: int) -> bytes:
 
 
 def _orc_name(size: int) -> bytes:
-    """Return the bytes before the value of an item in `Footer.metadata` (5), a repeated UserMetadataItem."""
+    """Return the bytes before an item's value in `Footer.metadata` (5), a repeated UserMetadataItem."""
     key, field = b"distcommit", 2
     item = bytes([1 << 3 | field, len(key)]) + key + bytes([2 << 3 | field]) + varint(size)
     return bytes([5 << 3 | field]) + varint(len(item) + size) + item

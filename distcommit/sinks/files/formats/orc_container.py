@@ -1,4 +1,4 @@
-"""ORC files with metadata at their end (`file_tail`), because pyarrow's writer has no place for it.
+"""ORC files with metadata at their end (`file_tail`).
 
 pyarrow's reader crashes on damaged files, so it reads only files whose checksum is correct.
 """
@@ -46,8 +46,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """Return a whole file as bytes. Raises ConfigurationError if pyarrow would read back other timestamps or
-    structs."""
+    """Return a whole file; raises ConfigurationError if pyarrow would read back other timestamps or structs."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     stored = pa.schema([pa.field(f.name, _stored(f), f.nullable) for f in rows.schema])
@@ -67,13 +66,13 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
 
 
 def read_metadata(file: pa.NativeFile) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it. Raises ValueError if it is damaged."""
+    """Return the metadata; empty for another program's file. Raises ValueError if it is damaged."""
     tail_and_bounds = _read_file_tail(file)
     return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
-    """Read all records of a file from this module, in their original types. Raises ValueError if it is damaged."""
+    """Read all records in their original types; raises ValueError if the file is damaged."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     tail_and_bounds = _read_file_tail(file)
@@ -98,8 +97,7 @@ def _columns_in(kind: pa.DataType) -> int:
 
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
-    """Raise ConfigurationError if structs are read back with other values: pyarrow 26 writes wrong ones for a null
-    struct in a struct."""
+    """Raise ConfigurationError if structs are read back changed, as pyarrow 26 does for a null struct in a struct."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):

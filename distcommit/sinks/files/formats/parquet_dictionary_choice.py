@@ -1,6 +1,6 @@
 """Detection of Parquet columns whose values rarely repeat.
 
-For these a dictionary would be larger than the values, and take a third of the time of writing all other columns.
+A dictionary of these is larger than the values, and slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROWS_AT_EACH = 256
 _LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
-"""Values of more bytes may have a dictionary, because Parquet soon gives up a large one."""
+"""Larger values in bytes may have a dictionary, because Parquet soon gives it up."""
 
 _NUMBERS = {
     pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
@@ -27,7 +27,7 @@ _NUMBERS = {
 
 @lru_cache(64)
 def leaves(schema: pa.Schema) -> Sequence[str]:
-    """Return the paths of Parquet's columns, several for a nested column."""
+    """Return the paths of Parquet's columns."""
     out = pa.BufferOutputStream()
     pq.ParquetWriter(out, schema).close()
     result = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
@@ -35,7 +35,7 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
 
 
 def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> Sequence[str]:
-    """Return the columns of short values that rarely repeat in a sample of the rows; none below 4,096 rows."""
+    """Return columns of short, rarely repeating values; none below 4,096 rows."""
     if rows.num_rows < _LEAST_ROWS:
         return []
     step = rows.num_rows // _PIECES

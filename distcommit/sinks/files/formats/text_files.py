@@ -1,7 +1,4 @@
-"""Compressed JSON lines and CSV, written by rows and read back with their original schema.
-
-Schema and metadata are behind the text, in frames of its compression (`file_tail`).
-"""
+"""Compressed JSON lines and CSV, with schema and metadata behind the text (`file_tail`)."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
 _FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
 _ROWS = 4096  # rows at a time, which are converted to Python
 _NULL = ""
-"""Null in CSV. An empty text is in quotes."""
+"""Null in CSV; an empty text is in quotes."""
 
 
 def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
-    """Return the rows as text. If they are the `first` rows of a CSV file, the text begins with a header."""
+    """Return rows as text; the `first` rows of a CSV file begin with a header."""
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
@@ -42,20 +39,18 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """Return schema and metadata in frames, which must follow the compressed text. `text_checksum` is the xxh3-64 of
-    that text."""
+    """Return schema and metadata for the end of the file; `text_checksum` is the xxh3-64 of the compressed text."""
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
 def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
-    """Return the metadata of a file; empty if it is truncated, or another program wrote it. Raises ValueError if it is
-    damaged."""
+    """Return the metadata; empty if the file is truncated or another program's. Raises ValueError if it is damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     return {} if tail_and_end is None else tail_and_end[0].metadata
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
-    """Read all records of a file from this module. Raises ValueError or other built-in errors if it is damaged."""
+    """Read all records; raises ValueError or other built-in errors if the file is damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")

@@ -1,4 +1,4 @@
-"""Iceberg catalogs: load, create and change many tables at a time, by SQL or by the REST protocol.
+"""Iceberg catalogs, by SQL or the REST protocol.
 
 Must not know of datasets or ledgers. Start reading at `tables`.
 """

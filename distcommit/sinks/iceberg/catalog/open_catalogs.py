@@ -1,4 +1,4 @@
-"""The open catalogs of a process, by settings, and the cached tables of its writers."""
+"""The open catalogs of a process, and its writers' cached tables."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MOST_OPEN = 8
 _SQLITE = "sqlite:///"
 _lock = Lock()
 _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
-"""Open catalogs by settings and process, the least recently used first."""
+"""By settings and process, the least recently used first."""
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the process's catalog for these settings. The eight that were used last stay open, others are closed.
-    Raises the client's error if the catalog can't be opened."""
+    """Return the process's catalog, of which the last eight stay open. Raises the client's error if the catalog can't
+    be opened."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
         if key not in _opened:
@@ -41,8 +41,8 @@ def opened(settings: CatalogSettings) -> Tables:
 
 
 def check_catalog(settings: CatalogSettings) -> str:
-    """Connect to a catalog without creating its tables, and describe it. Raises ConfigurationError if the folder of an
-    SQLite catalog does not exist or can't be written, and SinkUnavailableError if another catalog can't be reached."""
+    """Connect to a catalog without creating tables, and describe it. Raises ConfigurationError for an SQLite catalog in
+    a missing or read-only folder, and SinkUnavailableError if another catalog can't be reached."""
     if settings.uri.startswith(_SQLITE):
         folder = os.path.dirname(settings.uri.removeprefix(_SQLITE))
         if not os.access(folder or ".", os.W_OK):
@@ -79,8 +79,7 @@ def close_opened() -> None:
 
 
 def cached_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
-    """Return the table cache of a namespace for a run. A process keeps the four caches that were used last. Raises the
-    errors of `opened`."""
+    """Return a namespace's table cache for a run, of which a process keeps four. Raises the errors of `opened`."""
     tables = opened(settings)
     with _lock:
         return _known(tables, namespace, run_id)
@@ -92,8 +91,7 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog, and retry after errors. If several processes create its tables at once, the database refuses all
-    but one."""
+    """Open a catalog with retries, because a database refuses all but one of several creators of its tables."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

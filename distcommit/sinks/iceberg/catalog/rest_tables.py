@@ -1,4 +1,4 @@
-"""Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
+"""Tables of a REST catalog, changed by one request for many.
 
 Some catalogs skip changes of a request for many tables. Iceberg's own server skips a table that has changed meanwhile,
 and still reports success. So the catalog is tested before the first such request.
@@ -38,15 +38,15 @@ _READS = 3
 _MOST_TOGETHER = 250
 _FEWER = 8
 _REFUSED = (CommitFailedException, NoSuchTableError, BadRequestError, ForbiddenError, NoSuchCallError)
-"""Errors of a request for several tables that has changed none of them, perhaps because of a single table."""
+"""Errors of a request for several tables that has changed none of them."""
 _PROBE = "distcommit.probe"
 
 
 class RestTables(Tables):
     """The tables of a REST catalog, with many concurrent requests.
 
-    One request changes at most `_most` tables; 1 if the catalog may skip changes. After a request with an unknown
-    outcome, each of its tables gets a request of its own (`_alone`), and `_most` is reduced.
+    One changes at most `_most` tables; 1 if the catalog may skip changes. After an unknown outcome, each of its tables
+    gets its own request (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -65,7 +65,7 @@ class RestTables(Tables):
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. If the outcome of one is unknown, its error is raised once all others were tried."""
+        """Apply changes; the error of an unknown outcome is raised once all others were tried."""
         sync()
         remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
@@ -137,7 +137,7 @@ class RestTables(Tables):
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Apply changes by one request. If it is refused, divide it into halves."""
+        """Apply changes by one request, which is halved if it is refused."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -163,11 +163,10 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Apply a change and return the outcome, as `_commit`. Also test whether the catalog applies every change of a
-        request.
+        """Apply a change, and test whether the catalog applies every change of a request.
 
-        The test adds a second change of the same table, and then checks that both were applied. A catalog that rejects
-        this as a conflict or a bad request also passes, because it skips nothing silently.
+        The test adds a second change of the same table, and checks both. A catalog that rejects this passes, too,
+        because it skips nothing silently.
         """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
@@ -187,7 +186,7 @@ class RestTables(Tables):
         return self._is_applied(change, unmarked)
 
     def _is_applied(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
-        """Return whether a change was applied. Set `_tried` if the one that removes its mark was applied too."""
+        """Return whether a change was applied; set `_tried` if the change that removes its mark was, too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
             return table or TransientError(

@@ -33,11 +33,11 @@ _ROWS = cast(SqlTable, IcebergTables.__table__)
 
 
 _Written: TypeAlias = tuple[str, TableMetadata]
-"""Location and content of a changed table's metadata file."""
+"""Location and content of a metadata file."""
 
 
 class SqlTables(Tables):
-    """The tables of a catalog in a database. All tables of a call are created or changed in one transaction."""
+    """The tables of a catalog in a database; a call changes all in one transaction."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -53,7 +53,7 @@ class SqlTables(Tables):
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. If the metadata of one can't be written, its error is raised once all others were tried."""
+        """Apply changes; the error of unwritten metadata is raised once all others were tried."""
         written = results_or_errors(self.parallel_calls, self._write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)

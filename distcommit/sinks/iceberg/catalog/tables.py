@@ -1,7 +1,6 @@
-"""The tables of a catalog: load, create and change many at a time.
+"""The tables of a catalog, loaded, created and changed many at a time.
 
-A catalog in a database changes all pointers in one transaction, each by compare-and-set. A REST catalog gets many
-concurrent requests, or one for many changes if it applies all or none.
+A database changes all pointers in one transaction, each by compare-and-set.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ class Change:
     """A change of the loaded version of a table.
 
     Attributes:
-        table: the loaded version, which the change must replace.
-        updates: the changes of its metadata, in order.
-        requirements: conditions that some catalogs check instead of comparing the pointer.
+        table: the version to replace.
+        updates: of the metadata, in order.
+        requirements: conditions that some catalogs check instead of the pointer.
     """
 
     table: Table
@@ -53,10 +52,10 @@ class NewTable:
 
     Attributes:
         name: namespaces and name.
-        schema: columns of the table.
-        spec: partitioning; unpartitioned without fields.
-        order: sort order of the rows in a file; unsorted without fields.
-        properties: table properties: the defaults, overridden by those of the settings.
+        schema: its columns.
+        spec: partitioning; none without fields.
+        order: of rows in a file; none without fields.
+        properties: defaults, overridden by the settings.
     """
 
     name: Identifier
@@ -67,57 +66,55 @@ class NewTable:
 
 
 class Tables(ABC):
-    """The tables of a catalog. Threads may share the object. A forked process must open its own."""
+    """The tables of a catalog, which threads may share, but not forked processes."""
 
     lends_credentials: ClassVar[bool] = False
-    """Whether the catalog may return credentials for the files of each table."""
+    """Whether the catalog may return credentials for each table's files."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
 
     @property
     def parallel_calls(self) -> int:
-        """Useful number of concurrent calls to the tables' file system."""
+        """Useful number of concurrent calls to the tables' files."""
         warehouse = self.catalog.properties.get("warehouse", "")
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the present versions of the tables that exist. Raises an error if one can't be read."""
+        """Load the tables that exist; raises the error of one that can't be read."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load the present versions of the tables that exist. For a table that can't be read, return the error
-        instead."""
+        """Load the tables that exist, or the error of each that can't be read."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table. Return whether each was applied; False if its table has changed
-        meanwhile.
+        """Apply changes, at most one for each table. Return False for tables that have changed meanwhile.
 
         `sync` is called once all new files are written. After an exception the outcome is unknown.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces. Return each created table, or the error if creating it fails. Tables that
-        another client has created meanwhile are not returned."""
+        """Create tables and namespaces. Return each created table or its error. Tables that another client has created
+        are left out."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
-        """Return all tables of a namespace, each with a function that loads it. Return nothing if loading each needs a
-        request to the catalog."""
+        """Return a function for each table of a namespace that loads it. Return nothing if each needs a request to the
+        catalog."""
 
     @abstractmethod
     def names(self, namespace: Identifier) -> list[Identifier]: ...
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Raise the catalog's error unless it answers and, if it is in a database, accepts changes."""
+        """Raise the catalog's error unless it answers and, in a database, accepts changes."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
-        """Write and delete a file at each location; raise the error if that fails. Remote locations are skipped if the
-        catalog lends credentials for each table."""
+        """Write and delete a file at each location. Remote locations are skipped if the catalog lends credentials for
+        each table."""
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
                 probe_folder(folder)
@@ -160,8 +157,7 @@ def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence
 
 
 class TableCache:
-    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace. Cached versions
-    may be outdated; the committer loads the present ones."""
+    """A cache of tables for a run's writers. It may be outdated; the committer loads present versions."""
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
@@ -170,9 +166,9 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist. Raises the catalog's error if it can't be read.
+        """Return the table, or None; raises the catalog's error.
 
-        The first call for a table that `look_up` did not find returns None without a request.
+        The first call after a fruitless `look_up` makes no request.
         """
         with self._lock:
             if name in self._missing:
@@ -195,7 +191,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Cache the tables that exist, and record which do not, for the next `get` of each."""
+        """Cache the tables that exist, and record which do not for the next `get`."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()

@@ -1,4 +1,4 @@
-"""Changes of several tables of a REST catalog by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
+"""Changes of several tables by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 
 class NoSuchCallError(Exception):
-    """The catalog has no request that changes several tables."""
+    """The catalog has no such request."""
 
 
 _ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
@@ -38,8 +38,7 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Return whether the catalog may change several tables by one request: it lists the endpoint `transactions/commit`,
-    or no endpoints at all."""
+    """Return whether the catalog lists the endpoint `transactions/commit`, or no endpoints at all."""
     endpoints = catalog._supported_endpoints
     return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 
