@@ -1,11 +1,12 @@
-"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|azure|smb`: start a server until Ctrl-C.
+"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|azure|google|smb`: start a server.
 
-It prints the server's addresses as shell variables. Each server is imported when it is asked for, because some need
-packages of an extra. If one is missing, the error has the command that installs it.
+It runs until Ctrl-C, and prints the server's addresses as shell variables. Each server is imported when it is asked
+for, because some need packages of an extra. If one is missing, the error has the command that installs it.
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -82,6 +83,15 @@ def _azure() -> Iterator[str]:
 
 
 @contextmanager
+def _google() -> Iterator[str]:
+    from tests.servers.google_storage import GoogleStorageServer
+
+    with GoogleStorageServer() as server:
+        shown = " ".join(f"{name}={shlex.quote(value)}" for name, value in server.environment.items())
+        yield f"{shown} BUCKET={server.make_bucket()}"
+
+
+@contextmanager
 def _smb() -> Iterator[str]:
     from tests.servers.smb import SmbServer
 
@@ -99,6 +109,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "spark": _spark,
     "s3": _s3,
     "azure": _azure,
+    "google": _google,
     "smb": _smb,
 }
 

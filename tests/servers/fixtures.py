@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.azure import AzureServer
+from tests.servers.google_storage import GoogleStorageServer
 from tests.servers.hdfs import HdfsServer
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.kafka import KafkaServer
@@ -131,6 +132,13 @@ def s3_server() -> Iterator[S3Server]:
 def azure_server() -> Iterator[AzureServer]:
     """Yield a server of Azure Blob Storage. Tests share it: use a container of your own."""
     with AzureServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def google_storage_server() -> Iterator[GoogleStorageServer]:
+    """Yield a server of Google Cloud Storage. Tests share it: use a bucket of your own."""
+    with GoogleStorageServer() as server:
         yield server
 
 

@@ -25,20 +25,22 @@ _REMOTE = {
     "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
     "az": "az://CONTAINER/prefix, for the account of AZURE_STORAGE_ACCOUNT_NAME",
     "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/prefix",
+    "gs": "gs://BUCKET/prefix",
 }
 """The form of a folder's URL by scheme. Other schemes are fsspec's."""
 
 _FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
 _COPIES = (
     "its rename copies and deletes: a paused run could put a file back;"
-    " of object stores only S3 and Azure are supported"
+    " of object stores only S3, Azure and Google are supported"
 )
 _REPLACES = "its rename replaces what is there"
 _WHY_NOT = {
     "s3a": "Hadoop's name for it: use s3://",
     "s3n": "Hadoop's name for it: use s3://",
     "abfs": "use abfss://",
-    **dict.fromkeys(("gs", "gcs", "adl"), _COPIES),
+    "gcs": "use gs://",
+    "adl": _COPIES,
     **dict.fromkeys(("sftp", "ssh"), _REPLACES),
     **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
     "memory": "its files are those of one process",
@@ -175,7 +177,7 @@ def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ())
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:
-        extra = "azure" if scheme in BLOB_SCHEMES else scheme
+        extra = {"az": "azure", "abfss": "azure", "gs": "google"}.get(scheme, scheme)
         command = install_command(extra) if scheme in _REMOTE else pip_install(f"fsspec[{scheme}]")
         raise ConfigurationError(
             "the package for this file system is not installed",

@@ -98,9 +98,9 @@ ENTRIES = (
         cause="Exactly-once delivery needs atomic renames and durable writes, which the file system does not have.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Set paths.store, paths.staging and paths.output to folders on a local disk, hdfs://, s3:// or az://. If "
-            "the message expects commit.durability: none, you may set that instead; a power loss may then lose data. "
-            "The page `File systems compared` lists what each file system allows."
+            "Set paths.store, paths.staging and paths.output to folders on a local disk, hdfs://, s3://, az:// or "
+            "gs://. If the message expects commit.durability: none, you may set that instead; a power loss may then "
+            "lose data. The page `File systems compared` lists what each file system allows."
         ),
     ),
     ErrorEntry(

@@ -74,7 +74,8 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
             "fsspec has no file system for this URL",
             id="FILE_SYSTEM_UNSUPPORTED",
             scheme=scheme,
-            expected="a local path, a URL with hdfs://, webhdfs://, s3://, az:// or abfss://, or one that fsspec knows",
+            expected="a local path, a URL with hdfs://, webhdfs://, s3://, az://, abfss:// or gs://, or one that fsspec"
+            " knows",
             found=str(error),
             todo="correct the URL, or install the package named above on the driver and the executors",
         ) from error

@@ -1,6 +1,7 @@
-"""Folders of input files on fsspec and in Azure, only read and listed.
+"""Folders of input files on fsspec, in Azure and in Google Cloud Storage, only read and listed.
 
-Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure from the environment.
+Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure and Google from the
+environment.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class InputFolder:
 
             scheme, _, place = self.url.partition("://")
             if scheme in BLOB_SCHEMES:
-                from distcommit.fs.object_stores.azure_input_files import InputBlobs  # noqa: PLC0415 - an extra
+                from distcommit.fs.object_stores.blob_input_files import InputBlobs  # noqa: PLC0415 - an extra
 
                 authority, _, folder = place.partition("/")
                 return InputBlobs(f"{scheme}://{authority}"), folder.strip("/")

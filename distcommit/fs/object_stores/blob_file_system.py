@@ -1,12 +1,13 @@
-"""Azure Blob Storage: put-if-absent by conditional PUT, publication by a conditional copy inside the container.
+"""Azure Blob Storage and Google Cloud Storage: put-if-absent by conditional PUT, publication by a conditional copy.
 
-Facts that this relies on (REST API's reference, observed on the test server):
+Google's objects are called blobs here, and its buckets containers. Facts that this relies on (references of the APIs,
+observed on the test servers):
 
-- A PUT or a copy with `If-None-Match: *` writes the blob only if the name is free. An id in the blob's metadata
-  identifies each put after a lost response. A copy has the metadata of its source.
+- A PUT or a copy with `If-None-Match: *` (Google: `x-goog-if-generation-match: 0`) writes the blob only if the name is
+  free. An id in the blob's metadata identifies each put after a lost response. A copy has the metadata of its source.
 - A staged file is a blob in staging, whose metadata names the path where it will be published. Publishing copies it
   there and then deletes it. A blob whose metadata names its own path is published.
-- The store may complete a copy after its response; until then the target is empty. The staged file is deleted only
+- Azure may complete a copy after its response; until then the target is empty. The staged file is deleted only
   after that, because a copy fails if its source is deleted before.
 - Writing begins with an empty blob, which reserves the name. A closed empty file is marked in its metadata.
 - An acknowledged change is durable, and every later request sees it, listings included.
@@ -142,7 +143,7 @@ class StagedBlob(ChecksummingWriter):
         reserved = requests.put(key_of(path), b"", self._metadata)
         if reserved is None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._reserved_etag = reserved.etag
+        self._reserved = reserved
         self._data = bytearray()
         self._parts: Any = None
 
@@ -160,7 +161,7 @@ class StagedBlob(ChecksummingWriter):
                 self._parts.close()
             return _status_of(ObjectHead(self.size_bytes, "", self._metadata))
         metadata = {**self._metadata, _ID: uuid.uuid4().hex} | ({} if self._data else {_EMPTY: "1"})
-        return _put_new(self._requests, self._path, bytes(self._data), metadata, self._reserved_etag)
+        return _put_new(self._requests, self._path, bytes(self._data), metadata, self._reserved)
 
     def _send(self) -> None:
         with self._requests.errors_of(self._path):
@@ -169,9 +170,9 @@ class StagedBlob(ChecksummingWriter):
 
 
 def _put_new(
-    requests: BlobRequests, path: str, data: bytes, metadata: dict[str, str], replaced_etag: str = ""
+    requests: BlobRequests, path: str, data: bytes, metadata: dict[str, str], replaced: ObjectHead | None = None
 ) -> FileStatus:
-    put = requests.put(key_of(path), data, metadata, replaced_etag=replaced_etag)
+    put = requests.put(key_of(path), data, metadata, replaced=replaced)
     if put is None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     return _status_of(put)

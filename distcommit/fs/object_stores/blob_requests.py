@@ -1,8 +1,8 @@
-"""Requests to an Azure container, with `obstore`.
+"""Requests to an Azure container or a Google bucket, with `obstore`.
 
-Credentials come from the environment, as `obstore` documents them: AZURE_STORAGE_ACCOUNT_NAME with
+Credentials come from the environment, as `obstore` documents them. Azure: AZURE_STORAGE_ACCOUNT_NAME with
 AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, a service principal, a federated token's file, or the machine's
-managed identity.
+managed identity. Google: the key of a service account, application default credentials, or the machine's identity.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from distcommit.fs.object_stores.object_operations import PART_BYTES, ObjectHead
 
 _PIECE_BYTES = 1 << 20
 _RETRIES = 4
+_LEAST_PAUSE = timedelta(milliseconds=500)
+"""Minimum pause before a retry. Google rejects a second write of one name within a second."""
 _REPEATS = 3
 """How often a put or copy is sent if its response is lost, because `obstore` repeats only other requests then."""
 _STATUS = re.compile(r"status code: (\d{3})|code: (\d{3})\)")
@@ -50,24 +52,28 @@ class BlobRequests:
     store. EIO also means that the response was lost.
 
     Args:
-        url: scheme and authority, such as az://CONTAINER.
+        url: scheme and authority, such as az://CONTAINER or gs://BUCKET.
 
     Raises:
-        ConfigurationError: without container or account.
+        ConfigurationError: without container, account or key file.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._connected: Any = None
         self._connecting = threading.Lock()
+        self._is_google = url.startswith("gs://")
+        self._container = "bucket" if self._is_google else "container"
 
     def __reduce__(self) -> tuple[type[BlobRequests], tuple[str]]:
         return BlobRequests, (self._url,)
 
-    def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced_etag: str = "") -> ObjectHead | None:
-        """Write an object if the key is free, or has `replaced_etag`; otherwise return None. The metadata must be
+    def put(
+        self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced: ObjectHead | None = None
+    ) -> ObjectHead | None:
+        """Write an object if the key is free, or has the object `replaced`; otherwise return None. The metadata must be
         unique, because it identifies this put after a lost response."""
-        mode: Any = {"e_tag": replaced_etag} if replaced_etag else "create"
+        mode: Any = {"e_tag": replaced.etag, "version": replaced.generation} if replaced else "create"
         try:
             put = self._repeat(
                 key,
@@ -76,7 +82,7 @@ class BlobRequests:
         except FileExistsError:
             head = self.head(key)
             return head if head is not None and head.metadata == metadata else None
-        return ObjectHead(len(data), str(put["e_tag"]), metadata)
+        return ObjectHead(len(data), str(put["e_tag"]), metadata, put["version"] or "")
 
     def get(self, key: str) -> tuple[ObjectHead, bytes]:
         with self.errors_of(key):
@@ -165,17 +171,21 @@ class BlobRequests:
                 self._connected = from_url(
                     self._url,
                     client_options={"allow_http": True, "timeout": "300s", "read_timeout": "30s"},
-                    retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=60)},
+                    retry_config={
+                        "max_retries": _RETRIES,
+                        "retry_timeout": timedelta(seconds=60),
+                        "backoff": {"init_backoff": _LEAST_PAUSE},
+                    },
                 )
             return self._connected
 
     def _translated(self, error: Exception, key: str) -> Exception:
         text = str(error).partition("\n\nDebug source")[0]
         code, message = _described(text)
-        if code == "ContainerNotFound":
-            return self._unusable("the container does not exist", message)
-        if "must be specified" in text:
-            return self._unusable("the container can't be accessed", message)
+        if code in {"ContainerNotFound", "NoSuchBucket"}:
+            return self._unusable(f"the {self._container} does not exist", message)
+        if "must be specified" in text or "service account file" in text:
+            return self._unusable(f"the {self._container} can't be accessed", message)
         described = f"{message} ({code})" if code else message
         match error:
             case FileNotFoundError():
@@ -188,19 +198,20 @@ class BlobRequests:
         return OSError(_ERRORS.get(next(filter(None, status.groups())) if status else "", errno.EIO), described, key)
 
     def _unusable(self, problem: str, actual: str) -> ConfigurationError:
+        variables = "GOOGLE_BASE_URL" if self._is_google else "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ENDPOINT"
         return ConfigurationError(
             problem,
             id="STORAGE_ADDRESS_INVALID",
             bucket=self._url,
             found=actual,
-            todo="create the container, or correct paths, AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ENDPOINT or the"
-            " credentials, on the driver and the executors",
+            todo=f"create the {self._container}, or correct paths, {variables} or the credentials, on the driver and"
+            " the executors",
         )
 
 
 def _head(answer: Any) -> ObjectHead:
     metadata = {name: value for name, value in answer.attributes.items() if name.startswith(_PREFIX)}
-    return ObjectHead(answer.meta["size"], str(answer.meta["e_tag"] or ""), metadata)
+    return ObjectHead(answer.meta["size"], answer.meta["e_tag"] or "", metadata, answer.meta["version"] or "")
 
 
 def _described(text: str) -> tuple[str, str]:

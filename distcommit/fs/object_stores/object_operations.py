@@ -10,7 +10,7 @@ from typing import Protocol
 from distcommit.core.interfaces.file_system import FileAccess
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
-BLOB_SCHEMES = frozenset({"az", "abfss"})
+BLOB_SCHEMES = frozenset({"az", "abfss", "gs"})
 
 CALLS = 32
 """Most concurrent requests."""
@@ -27,11 +27,13 @@ class ObjectHead:
         size_bytes: of the object.
         etag: without quotes.
         metadata: from the writer.
+        generation: of the object in Google Cloud Storage; empty elsewhere.
     """
 
     size_bytes: int
     etag: str
     metadata: Mapping[str, str]
+    generation: str = ""
 
 
 class ObjectStoreOperations(NetworkFileOperations, Protocol):

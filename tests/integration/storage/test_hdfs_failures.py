@@ -57,7 +57,7 @@ def test_unknown_url_scheme_is_refused_with_the_known_schemes(tmp_path: Path) ->
         job.write(paths={name: f"tape://host/{name}" for name in ("store", "staging", "output")})
         error = error_of(job, code=2)
     assert "scheme=tape" in error
-    assert "hdfs://, webhdfs://, s3://, az:// or abfss://" in error
+    assert "hdfs://, webhdfs://, s3://, az://, abfss:// or gs://" in error
 
 
 @pytest.mark.long

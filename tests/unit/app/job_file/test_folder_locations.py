@@ -25,6 +25,7 @@ from distcommit.fs.separate_store import file_system_at
         ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
         ("s3://bucket/a//b/", "s3://bucket/a/b", "/a/b"),
         ("az://container/a//b/", "az://container/a/b", "/a/b"),
+        ("gs://bucket/a//b/", "gs://bucket/a/b", "/a/b"),
         (
             "abfss://data@account.dfs.core.windows.net/a/b/",
             "abfss://data@account.dfs.core.windows.net/a/b",
@@ -48,7 +49,9 @@ def test_relative_path_is_resolved_against_the_job_file(tmp_path: Path) -> None:
     [
         ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*use s3://"),
         ("memory://a/b", "no file system for this URL .*those of one process.*rename without replacing"),
-        ("gs://bucket/b", "copies and deletes.*of object stores only S3 and Azure"),
+        ("adl://store/b", "copies and deletes.*of object stores only S3, Azure and Google"),
+        ("gcs://bucket/b", "use gs://"),
+        ("gs://bucket", "is incomplete.*gs://BUCKET/prefix"),
         ("abfs://container@account/b", "use abfss://"),
         ("abfss://container@account", "is incomplete.*abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/prefix"),
         ("az://container", "is incomplete.*az://CONTAINER/prefix"),
@@ -104,6 +107,7 @@ def test_durable_commits_are_refused_on_webhdfs() -> None:
         ("webhdfs", "hdfs", "webhdfs"),
         ("s3", "boto3", "s3"),
         ("az", "obstore", "azure"),
+        ("gs", "obstore", "google"),
         ("smb", "fsspec", "smb"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Folders of input files in Azure, with fsspec's calls.
+"""Folders of input files in Azure and Google Cloud Storage, with fsspec's calls.
 
 `obstore`'s file system lists no times, and other ETags than blobs have.
 """

@@ -1,13 +1,17 @@
-"""The file system of Azure Blob Storage fulfills the object store contract, on Azurite."""
+"""The file system of Azure Blob Storage and Google Cloud Storage fulfills the object store contract, on Azurite and on
+a server of these tests."""
 
 from __future__ import annotations
 
 import errno
+import os
 import threading
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,30 +25,61 @@ from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import ObjectStoreContract
 from tests.servers.azure import AzureServer
+from tests.servers.google_storage import GoogleStorageServer
 from tests.servers.lossy_proxy import LossyProxy
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 
 
 @pytest.fixture
-def container(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> str:
+def azure_container(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in azure_server.environment.items():
         monkeypatch.setenv(name, value)
     return f"az://{azure_server.make_container()}"
 
 
+@pytest.fixture
+def google_bucket(google_storage_server: GoogleStorageServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in google_storage_server.environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = google_storage_server.make_bucket()
+    yield f"gs://{bucket}"
+    assert google_storage_server.uploads(bucket) == 0
+
+
+@pytest.fixture(params=["azure_container", "google_bucket"])
+def container(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def endpoint(container: str) -> str:
+    """The variable with the server's address."""
+    return "GOOGLE_BASE_URL" if container.startswith("gs") else "AZURE_STORAGE_ENDPOINT"
+
+
 class TestBlobFileSystem(ObjectStoreContract):
     @pytest.fixture(autouse=True)
-    def server(self, container: str) -> None:
-        self._container = container
+    def server(self, azure_container: str) -> None:
+        self._container = azure_container
 
     def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
-        return BlobFileSystem(BlobRequests(self._container), "az"), f"/contract/{uuid.uuid4().hex}"
+        return open_container(self._container), f"/contract/{uuid.uuid4().hex}"
+
+
+class TestGoogleFileSystem(TestBlobFileSystem):
+    @pytest.fixture(autouse=True)
+    def server(self, google_bucket: str) -> None:
+        self._container = google_bucket
+
+
+def open_container(url: str) -> BlobFileSystem:
+    return BlobFileSystem(BlobRequests(url), url.partition(":")[0])
 
 
 @pytest.fixture
 def fs(container: str) -> BlobFileSystem:
-    return BlobFileSystem(BlobRequests(container), "az")
+    return open_container(container)
 
 
 def _stage(fs: FileSystem, data: bytes, path: str = "/staging/a", target: str = "/output/a") -> FileStatus:
@@ -119,25 +154,26 @@ class LosesAnswers(BlobRequests):
 @pytest.mark.parametrize(
     ("request_", "act"),
     [
-        (b"PUT /.{,80}/log/1 ", "put"),
-        (b"PUT /.{,80}/output/a ", "rename"),
-        (b"PUT /.{,80}/staging/b ", "create"),
+        (b"PUT /.{,80}/log(/|%2F)1 ", "put"),
+        (b"PUT /.{,80}/output(/|%2F)a ", "rename"),
+        (b"PUT /.{,80}/staging(/|%2F)b ", "create"),
         (b"yz", "create"),
-        (b"POST /.{,80}comp=batch", "delete"),
+        (b"POST /.{,80}comp=batch|DELETE /", "delete"),
     ],
 )
 def test_request_with_a_truncated_answer_is_repeated(
     fs: BlobFileSystem,
     container: str,
-    azure_server: AzureServer,
+    endpoint: str,
     monkeypatch: pytest.MonkeyPatch,
     request_: bytes,
     act: str,
 ) -> None:
     before = _stage(fs, b"x")
-    with LossyProxy(azure_server.port) as proxy:
-        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", azure_server.endpoint_at(proxy.port))
-        cut = BlobFileSystem(BlobRequests(container), "az")
+    address = urlsplit(os.environ[endpoint])
+    with LossyProxy(address.port or 0) as proxy:
+        monkeypatch.setenv(endpoint, address._replace(netloc=f"127.0.0.1:{proxy.port}").geturl())
+        cut = open_container(container)
         proxy.lose_answer_to(request_)
         match act:
             case "put":
@@ -229,10 +265,12 @@ class IgnoresConditions(BlobRequests):
         super().__init__(url)
         self._puts = puts
 
-    def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced_etag: str = "") -> ObjectHead | None:
-        if not self._puts and not replaced_etag:
+    def put(
+        self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced: ObjectHead | None = None
+    ) -> ObjectHead | None:
+        if not self._puts and replaced is None:
             self.delete(key)
-        return super().put(key, data, metadata, replaced_etag=replaced_etag)
+        return super().put(key, data, metadata, replaced=replaced)
 
     def copy(self, source: str, target: str) -> None:
         self.delete(target)
@@ -242,9 +280,9 @@ class IgnoresConditions(BlobRequests):
 @pytest.mark.parametrize(("puts", "why"), [(False, "put-if-absent"), (True, "rename without replacing")])
 def test_store_without_conditional_requests_is_rejected(container: str, puts: bool, why: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=rf"this az file system lacks an ability that exactly-once needs: .*{why}"
+        ConfigurationError, match=rf"this (az|gs) file system lacks an ability that exactly-once needs: .*{why}"
     ):
-        open_store(BlobFileSystem(IgnoresConditions(container, puts), "az"), ROOTS, "clicks", 2, create=True)
+        open_store(BlobFileSystem(IgnoresConditions(container, puts), container[:2]), ROOTS, "clicks", 2, create=True)
 
 
 def test_empty_container_has_no_root_folder(fs: BlobFileSystem) -> None:
@@ -254,32 +292,105 @@ def test_empty_container_has_no_root_folder(fs: BlobFileSystem) -> None:
 
 
 def test_missing_container_is_named(container: str) -> None:
-    missing = BlobFileSystem(BlobRequests("az://nobody-has-this"), "az")
+    url = f"{container[:2]}://nobody-has-this"
+    missing = open_container(url)
     for ask in (missing.read, missing.status, missing.list_folder, lambda path: missing.put_if_absent(path, b"")):
-        with pytest.raises(
-            ConfigurationError, match=r"STORAGE_ADDRESS_INVALID: the container does not exist .*az://nobody-has-this"
-        ):
+        with pytest.raises(ConfigurationError, match=rf"the (container|bucket) does not exist .*{url}"):
             ask("/a")
 
 
-def test_missing_account_is_named(container: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_account_is_named(azure_container: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
     with pytest.raises(ConfigurationError, match=r"can't be accessed .*[Aa]ccount must be specified"):
-        BlobFileSystem(BlobRequests(container), "az").read("/a")
+        open_container(azure_container).read("/a")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("GOOGLE_SERVICE_ACCOUNT_KEY", "{}", "missing field"),
+        ("GOOGLE_SERVICE_ACCOUNT", "/missing.json", "/missing.json"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/missing.json", "/missing.json"),
+    ],
+)
+def test_unusable_key_file_is_named(
+    google_bucket: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, problem: str
+) -> None:
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT_KEY")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=rf"the bucket can't be accessed .*{problem}.*correct .*credentials"):
+        open_container(google_bucket).read("/a")
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS"])
+def test_key_file_of_a_service_account_gives_access(
+    google_bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    key_file = tmp_path / "key.json"
+    key_file.write_text(os.environ["GOOGLE_SERVICE_ACCOUNT_KEY"])
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT_KEY")
+    monkeypatch.setenv(variable, str(key_file))
+    assert open_container(google_bucket).put_if_absent("/a", b"x")
+
+
+def test_token_of_the_machine_is_renewed(
+    google_storage_server: GoogleStorageServer, google_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT_KEY")
+    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{google_storage_server.port}")
+    monkeypatch.setattr(google_storage_server, "token_lifetime_s", 1.0)
+    fs = open_container(google_bucket)
+    assert fs.put_if_absent("/a", b"x")
+    time.sleep(1.1)
+    assert fs.read("/a") == b"x"
+    assert len(google_storage_server.tokens) > 1
+
+
+def test_write_limit_of_one_name_only_delays_a_staged_file(
+    google_storage_server: GoogleStorageServer, google_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(google_storage_server, "is_rate_limited", True)
+    fs = open_container(google_bucket)
+    staged = _stage(fs, b"x")
+    fs.rename("/staging/a", "/output/a")
+    assert fs.status("/output/a") == staged
+
+
+def test_folder_with_more_names_than_a_page_is_listed(google_bucket: str) -> None:
+    requests = BlobRequests(google_bucket)
+    for number in range(1001):
+        requests.put(f"a/{number}", b"", {})
+    assert len(requests.list_folder("a/")) == 1001
 
 
 def test_revoked_key_refuses_the_commit_and_loses_nothing(
-    fs: BlobFileSystem, container: str, monkeypatch: pytest.MonkeyPatch
+    fs: BlobFileSystem,
+    container: str,
+    google_storage_server: GoogleStorageServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     staged = _stage(fs, b"x")
     step = _step(fs)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "cmV2b2tlZA==")
-    revoked = FsRenameCommitStep.of(
-        StepContext(BlobFileSystem(BlobRequests(container), "az"), "/staging", "/output"), step.file
-    )
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", google_storage_server.revoked_key())
+    revoked = FsRenameCommitStep.of(StepContext(open_container(container), "/staging", "/output"), step.file)
     with pytest.raises(StorageRefusedError, match=r"AuthorizationFailure|EACCES"):
         revoked.execute()
     assert fs.status("/staging/a") == staged
+
+
+def test_bucket_without_permission_to_delete_refuses_the_step_until_it_is_granted(
+    google_storage_server: GoogleStorageServer, google_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = open_container(google_bucket)
+    _stage(fs, b"x")
+    step = _step(fs)
+    with monkeypatch.context() as denied:
+        denied.setattr(google_storage_server, "forbidden", {"DELETE"})
+        with pytest.raises(StorageRefusedError, match="AccessDenied"):
+            step.execute()
+    step.execute()
+    assert step.verify() is Verdict.DONE
 
 
 class DeletesNothing(BlobRequests):
@@ -315,17 +426,18 @@ class Throttles(BaseHTTPRequestHandler):
     do_GET = do_PUT  # noqa: N815
     do_HEAD = do_PUT  # noqa: N815
     do_POST = do_PUT  # noqa: N815
+    do_DELETE = do_PUT  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-def test_throttling_is_an_outage(container: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttling_is_an_outage(container: str, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distcommit.fs.object_stores.blob_requests._RETRIES", 1)
     with HTTPServer(("127.0.0.1", 0), Throttles) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{server.server_port}/account")
-        busy = BlobFileSystem(BlobRequests(container), "az")
+        monkeypatch.setenv(endpoint, f"http://127.0.0.1:{server.server_port}/account")
+        busy = open_container(container)
         for ask in (busy.status, busy.list_folder, busy.delete, lambda path: busy.put_if_absent(path, b"")):
             with pytest.raises(OSError, match=r"503|ServerBusy") as raised:
                 ask("/a")
@@ -333,9 +445,9 @@ def test_throttling_is_an_outage(container: str, monkeypatch: pytest.MonkeyPatch
         server.shutdown()
 
 
-def test_unreachable_server_is_an_outage(container: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_an_outage(container: str, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distcommit.fs.object_stores.blob_requests._RETRIES", 0)
-    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1/account")
+    monkeypatch.setenv(endpoint, "http://127.0.0.1:1/account")
     with pytest.raises(OSError, match="error sending request") as raised:
-        BlobFileSystem(BlobRequests(container), "az").read("/a")
+        open_container(container).read("/a")
     assert raised.value.errno == 5
