@@ -51,12 +51,11 @@ class EvolutionPolicy(SettingsModel):
             return ""
         reasons = list_reasons(incompatibilities)
         if self.on_incompatible == "fail":
-            raise RecordError(
+            raise other_schema_error(
                 "records are not compatible with earlier records, and on_incompatible is fail",
-                id="RECORD_SCHEMA_INCOMPATIBLE",
-                expected=earlier,
-                found=f"{schema}: {reasons}" if schema else reasons,
-                todo="check the change in the producer; to accept incompatible records, set on_incompatible: accept",
+                earlier,
+                f"{schema}: {reasons}" if schema else reasons,
+                "set on_incompatible: accept",
             )
         return f"{f'{schema} is ' if schema else ''}not compatible with earlier records: {reasons}"
 
@@ -100,17 +99,22 @@ class DatasetSchemas:
         both = compare_schemas(newest, schema)
         earlier = f"columns {', '.join(newest.names)}"[:500]
         if self.policy.evolution == "fail" and both.kind != "identical":
-            raise RecordError(
+            raise other_schema_error(
                 "records have other columns than earlier records, and evolution is fail",
-                id="RECORD_SCHEMA_INCOMPATIBLE",
-                expected=earlier,
-                found=list_reasons(both.reasons or _changes(newest, schema)),
-                todo="check the change in the producer; set evolution: evolve to accept compatible schemas",
+                earlier,
+                list_reasons(both.reasons or _changes(newest, schema)),
+                "set evolution: evolve",
             )
         if reason := self.policy.rejection_reason(both.reasons, "", earlier):
             self._reasons[schema] = reason
             return None
         return schema if both.merged is None else both.merged
+
+
+def other_schema_error(failure: str, expected: str, found: str, setting: str, **ids: object) -> RecordError:
+    """Return the error of a policy that fails the work unit. `setting` is the change that accepts the records."""
+    todo = f"check the change in the producer; to accept it, {setting}"
+    return RecordError(failure, id="RECORD_SCHEMA_INCOMPATIBLE", expected=expected, found=found, todo=todo, **ids)
 
 
 def list_reasons(reasons: Sequence[str]) -> str:

@@ -87,6 +87,8 @@ def compact_job(
 ) -> CompactResult:
     """Merge the small published data files of some or all datasets. Records, order and watermarks stay.
 
+    The section `compact` of the job file sets which files are small, old and numerous enough.
+
     One run seals a sequence for each dataset: the merged files, and tombstones that name the small files. Snapshot
     readers see either the small files or the merged ones. Later runs delete the small files, once no kept snapshot
     shows them. After a crash, repeat the command; the job's runs also finish what was sealed.
@@ -102,7 +104,8 @@ def compact_job(
     """
     flow = folders.config.task_flow()
     _require_appended_files(folders, flow)
-    policy = CompactionPolicy(_TARGET_FILE_BYTES, _MIN_FILES, SystemClock().now_ms())
+    settings, now_ms = folders.config.compact, SystemClock().now_ms()
+    policy = CompactionPolicy(_TARGET_FILE_BYTES, _MIN_FILES, now_ms) if settings is None else settings.policy(now_ms)
     store = folders.open_store(create=False) if dry_run else folders.opened()
     result = find_compactable(store, flow, policy, datasets, dry_run=dry_run)
     if dry_run:

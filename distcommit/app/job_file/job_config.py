@@ -8,6 +8,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
+from distcommit.app.job_file.sections.compact_settings import CompactSettings
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.app.job_file.sections.folder_and_run_settings import (
     CommitSettings,
@@ -47,6 +48,7 @@ class JobConfig(FlowSettings):
         readers: snapshots for readers.
         schedule: when a service runs the job; None if no service does.
         freshness: freshness targets; None without the section.
+        compact: small files that `distcommit dataset compact` merges; None for its defaults.
         telemetry: where metrics, traces, lineage and logs of runs go.
         spark: the Spark session.
     """
@@ -63,6 +65,7 @@ class JobConfig(FlowSettings):
     readers: ReaderSettings = ReaderSettings()
     schedule: ScheduleSettings | None = None
     freshness: FreshnessSettings | None = None
+    compact: CompactSettings | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
     spark: SparkSettings = SparkSettings()
 
@@ -206,6 +209,14 @@ class JobConfig(FlowSettings):
                 " as long for the next run",
                 *("schedule", "interval_s"),
             )
+
+    @rule
+    def _files_can_be_compacted(self) -> Iterator[SettingError]:
+        if self.compact is None:
+            return
+        if self.commit.delivery == "at_least_once":
+            yield SettingError("must be exactly_once with the section compact", "commit", "delivery")
+        yield from self.compact.sink_errors(self.sink_sections())
 
     @rule
     def _previews_are_whole(self) -> Iterator[SettingError]:

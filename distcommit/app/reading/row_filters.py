@@ -1,8 +1,4 @@
-"""Filters of records by column values, for files whose column types may differ.
-
-`constructs.expressions.condition` compiles the conditions of job files. Its docstring states why there are two
-compilers.
-"""
+"""Filters of records by column values, for files whose column types may differ."""
 
 from __future__ import annotations
 
@@ -17,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.expressions.condition import COMPARISONS
+from distcommit.constructs.expressions.condition import COMPARISONS, compile_comparison
+from distcommit.constructs.expressions.literals import convert_literal
 from distcommit.core.errors import ConfigurationError
 
-_COMPARED = {"=" if name == "==" else name: function for name, function in COMPARISONS.items()}
+_COMPARED = tuple("=" if op == "==" else op for op in COMPARISONS)
 _AMONG = ("in", "not in")
 _MOST_DIGITS = 76  # of Arrow's widest decimal
+_UNFIT = (pa.ArrowException, OverflowError)
 _NO_USE = ("!=", "not in")
 """Comparisons that row-group statistics rarely exclude. NaN passes them and is not in the statistics."""
 
@@ -46,15 +44,16 @@ class RowFilter:
         return self.value if self.compared in _AMONG else (self.value,)
 
     def expression(self, kind: pa.DataType) -> pc.Expression:
-        """Return the exact filter for a column of that type. Raises pa.ArrowException if a value does not fit the
-        type.
+        """Return the exact filter for a column of that type. Raises pa.ArrowException or OverflowError if a value does
+        not fit the type.
         """
-        column, values = _alike(pc.field(self.column), kind, self.values)
-        if self.compared in _AMONG:
-            among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
-            return (among if self.compared == "in" else ~among) & column.is_valid()
-        compared: pc.Expression = _COMPARED[self.compared](column, values[0])
-        return compared
+        common, values = _common_type(kind, self.values)
+        column = pc.field(self.column) if common == kind else pc.field(self.column).cast(common)
+        operands = [convert_literal(value, common) for value in values]
+        operand = _value_set(operands, common) if self.compared in _AMONG else operands[0]
+        op = {"=": "==", "not in": "in"}.get(self.compared, self.compared)
+        result: pc.Expression = compile_comparison(column, op, operand, negated=self.compared == "not in")
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +133,14 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float | Decimal)
 
 
-def _alike(
-    column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
-) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
-    """Return the column and the values converted to one type that represents all of them exactly."""
-    if pa.types.is_decimal(kind):
-        return _as_decimals(column, kind, values)
-    plain = [float(value) if isinstance(value, Decimal) else value for value in values]
-    if pa.types.is_floating(kind) and kind != pa.float64():
-        return column.cast(pa.float64()), [pa.scalar(value).cast(pa.float64()) for value in plain]
-    return column, [pa.scalar(value).cast(kind) for value in plain]
-
-
-def _as_decimals(
-    column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
-) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
+def _common_type(kind: pa.DataType, values: Sequence[Any]) -> tuple[pa.DataType, Sequence[Any]]:
+    """Return the column's type, or a wider one that represents all values exactly; and the values, as decimals for a
+    column of decimals.
+    """
+    if pa.types.is_floating(kind):
+        return pa.float64(), values
+    if not pa.types.is_decimal(kind):
+        return kind, values
     try:
         numbers = [Decimal(str(value)) for value in values]
         scale = max(kind.scale, *(-int(number.as_tuple().exponent) for number in numbers))
@@ -157,10 +149,15 @@ def _as_decimals(
     before_point = max(kind.precision - kind.scale, *(number.adjusted() + 1 for number in numbers))
     if before_point + scale > _MOST_DIGITS:
         raise pa.ArrowInvalid(f"{values} have too many digits to be compared with {kind}")
-    if scale == kind.scale and before_point <= kind.precision - kind.scale:
-        return column, [pa.scalar(number, kind) for number in numbers]  # as a file's statistics are
-    wide = pa.decimal256(_MOST_DIGITS, scale)
-    return column.cast(wide), [pa.scalar(number, wide) for number in numbers]
+    is_same = scale == kind.scale and before_point <= kind.precision - kind.scale
+    return (kind if is_same else pa.decimal256(_MOST_DIGITS, scale)), numbers  # statistics have the column's own type
+
+
+def _value_set(operands: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
+    values = pa.array([operand.as_py() for operand in operands], kind)
+    if not pa.types.is_floating(kind):
+        return values
+    return pa.concat_arrays([values, pc.negate(values.filter(pc.equal(values, 0)))])  # -0.0 equals 0.0
 
 
 def _exact(row_filter: RowFilter, schema: pa.Schema) -> pc.Expression:
@@ -174,7 +171,7 @@ def _exact(row_filter: RowFilter, schema: pa.Schema) -> pc.Expression:
     kind = schema.field(row_filter.column).type
     try:
         return row_filter.expression(kind)
-    except pa.ArrowException as error:
+    except _UNFIT as error:
         raise ConfigurationError(
             "a filter's value is not of its column's type",
             id="ARGUMENT_INVALID",
@@ -194,7 +191,7 @@ def _rough(row_filter: RowFilter, schema: pa.Schema) -> pc.Expression | None:
         return None  # a number counts in the unit that all files have together
     try:
         return row_filter.expression(kind)
-    except pa.ArrowException:
+    except _UNFIT:
         return None  # of a narrower type than that of other files
 
 

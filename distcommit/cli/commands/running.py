@@ -168,6 +168,8 @@ def compact(
 ) -> int:
     """Merge small published files, without changing a record.
 
+    The section `compact` of the job file sets their size, number and age.
+
     Before the commit, each merged file is compared with the files that it replaces. Snapshot readers see the old files
     or the new ones. Later runs delete the old files. Exit code 1 if a dataset could not be compacted.
     """

@@ -1,9 +1,4 @@
-"""Conditions on columns, written in YAML and compiled to Arrow functions.
-
-`app.reading.row_filters` has a second compiler, because readers need another result. A condition has three values for
-each record, and a literal must be a value of the column's type. A filter is an expression that files' statistics can
-evaluate, and it widens the column to a type that represents each literal exactly.
-"""
+"""Conditions on columns, written in YAML and compiled to Arrow functions."""
 
 from __future__ import annotations
 
@@ -28,7 +23,28 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-"""Arrow's function by operator, for arrays and for expressions. A comparison with null is null."""
+"""Arrow's function by operator. A comparison with null is null."""
+
+
+def compile_comparison(column: Any, op: str, operand: Any, *, negated: bool = False) -> Any:
+    """Return whether a comparison is true. With `negated`, return whether it is false.
+
+    As in SQL, a comparison with null is neither true nor false. The result for null is null or false.
+
+    Args:
+        column: an array, for an array of results; or an expression, for an expression that the statistics of files can
+            evaluate.
+        op: a key of `COMPARISONS`, `in` or `is_null`.
+        operand: a scalar; an array for `in`. Its type must be the column's.
+    """
+    if op == "is_null":
+        result = pc.is_null(column)
+    elif op == "in":
+        result = pc.is_in(column, value_set=operand)
+    else:
+        result = COMPARISONS[op](column, operand)
+    result = pc.invert(result) if negated else result
+    return pc.and_kleene(result, pc.is_valid(column)) if op == "in" else result
 
 
 class Condition(SettingsModel):
@@ -90,32 +106,22 @@ class Condition(SettingsModel):
         """Return for each row whether the condition is true; false if it is neither true nor false. Raises
         ConfigurationError if a column is missing, or can't be compared with the value.
         """
-        return pc.fill_null(self.answers(batch, construct), False)
+        return pc.fill_null(self._compiled(batch, construct), False)
 
-    def answers(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return for each row whether the condition is true; null if it is neither true nor false.
-
-        Args:
-            construct: name of the converter or fork with the condition, for messages.
-
-        Raises:
-            ConfigurationError: if a column is missing, or can't be compared with the value.
+    def _compiled(self, batch: pa.RecordBatch, construct: str, *, negated: bool = False) -> pa.BooleanArray:
+        """Return for each row whether the condition is true. With `negated`, return whether it is false. In other rows,
+        the result is null or false.
         """
-        if self.all_of is not None:
-            return reduce(pc.and_kleene, (part.answers(batch, construct) for part in self.all_of))
-        if self.any_of is not None:
-            return reduce(pc.or_kleene, (part.answers(batch, construct) for part in self.any_of))
         if self.negated is not None:
-            return pc.invert(self.negated.answers(batch, construct))
-        assert self.column is not None
+            return self.negated._compiled(batch, construct, negated=not negated)
+        if self.column is None:
+            must_all_hold = (self.all_of is not None) is not negated
+            parts = (part._compiled(batch, construct, negated=negated) for part in self._parts())
+            return reduce(pc.and_kleene if must_all_hold else pc.or_kleene, parts)
         operand = self._operand(self.column, batch.schema, construct)
         column = batch.column(self.column)
-        if self.op == "is_null":
-            return pc.is_null(column)
-        column = as_plain(column)
-        if self.op == "in":
-            return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)
-        return COMPARISONS[self.op or ""](column, operand)
+        compared = column if self.op == "is_null" else as_plain(column)
+        return compile_comparison(compared, self.op or "", operand, negated=negated)
 
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
         """Return the value or values in the column's type; None for `is_null`. Raises ConfigurationError if the column

@@ -1,4 +1,4 @@
-"""Literals of a job file, converted to the types of columns for comparisons."""
+"""Literals of job files and of readers' filters, converted to the types of columns for comparisons."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from distcommit.schemas.storable_types import is_text
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""
+_MAX_INT64 = 2**63 - 1
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:
@@ -45,26 +46,45 @@ def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column:
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 
-def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:
+def convert_literal(value: Value | Decimal, kind: pa.DataType) -> pa.Scalar:
+    """Convert a literal to a type by Arrow's casts, such as text to a time. Floating-point numbers are rounded.
+
+    Raises:
+        pa.ArrowException, ArithmeticError: if the literal can't be converted.
+    """
     types = pa.types
+    if types.is_decimal(kind) and not isinstance(value, str):
+        return pa.scalar(Decimal(str(value)), kind)
+    if types.is_integer(kind) and isinstance(value, int):
+        return pa.scalar(int(value), pa.uint64() if value > _MAX_INT64 else pa.int64()).cast(kind)
+    if types.is_timestamp(kind) and isinstance(value, datetime):
+        return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
+    return pa.scalar(float(value) if isinstance(value, Decimal) else value).cast(kind)
+
+
+def _literal(value: Value, kind: pa.DataType) -> pa.Scalar:
+    """Convert a literal that is a value of the type. Raises TypeError or ValueError if it is not."""
+    types, is_boolean = pa.types, isinstance(value, bool)
     match value:
+        case int() | float() if types.is_integer(kind) and not is_boolean and value == int(value):
+            value = int(value)
+        case int() | float() if types.is_floating(kind) and not is_boolean and not math.isnan(value):
+            value = float(value)
         case bool() if types.is_boolean(kind):
-            return pa.scalar(value, kind)
-        case int() | float() if types.is_integer(kind) and not isinstance(value, bool) and value == int(value):
-            return pa.scalar(int(value), kind)
-        case int() | float() if types.is_floating(kind) and not isinstance(value, bool) and not math.isnan(value):
-            number = pa.scalar(float(value), pa.float64()).cast(kind)
-            if math.isinf(number.as_py()) != math.isinf(value):
-                raise ValueError("out of range")
-            return number
-        case int() | float() if types.is_decimal(kind) and not isinstance(value, bool):
-            return pa.scalar(Decimal(str(value)), kind)
+            pass
+        case int() | float() if types.is_decimal(kind) and not is_boolean:
+            pass
         case str() if is_text(kind) or types.is_temporal(kind) or types.is_decimal(kind):
-            return pa.scalar(value).cast(kind)
+            pass
         case datetime() if types.is_timestamp(kind):
-            return pa.scalar(value, pa.timestamp("us", kind.tz)).cast(kind)
+            pass
         case date() if types.is_date(kind) and not isinstance(value, datetime):
-            return pa.scalar(value, kind)
-        case date() if types.is_timestamp(kind) and not isinstance(value, datetime):
-            return _literal(datetime(value.year, value.month, value.day), kind)
-    raise TypeError(f"a {type(value).__name__}")
+            pass
+        case date() if types.is_timestamp(kind):
+            value = datetime(value.year, value.month, value.day)
+        case _:
+            raise TypeError(f"a {type(value).__name__}")
+    literal = convert_literal(value, kind)
+    if isinstance(value, float) and types.is_floating(kind) and math.isinf(literal.as_py()) != math.isinf(value):
+        raise ValueError("out of range")
+    return literal

@@ -9,10 +9,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.registry.registry_client import PinnedSchema
-from distcommit.core.errors import RecordError
 from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas
-from distcommit.schemas.evolution_policy import EvolutionPolicy
+from distcommit.schemas.evolution_policy import EvolutionPolicy, other_schema_error
 from distcommit.schemas.schema_history import SchemaHistory
 from distcommit.schemas.schema_size_limits import MAX_COLUMNS, MAX_SCHEMAS
 
@@ -80,50 +79,43 @@ class AdmittedSchemas:
         Raises:
             RecordError: if the policy fails the work unit.
         """
+
+        def next_id(newest: int | None) -> int | None:
+            """Return the id to store after the newest one; None if it is stored or refused."""
+            if newest is not None and newest not in self.run_ids:
+                self.run_ids.append(newest)
+            if schema_id in self.run_ids:
+                return None
+            earlier = f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
+            if reason := policy.rejection_reason(self._reasons(schema, of), f"schema id {schema_id}", earlier):
+                self.refused[schema_id] = reason
+            return None if reason else schema_id
+
         if schema_id in self.ids:
             return ""
         if len(self.ids) >= MAX_SCHEMAS:
-            self.refused.setdefault(
-                schema_id,
-                f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit",
-            )
-        while schema_id not in self.refused:
-            accepts_all = policy.on_incompatible == "accept"
-            reasons = () if accepts_all else self._reasons(schema, of)
-            if reason := policy.rejection_reason(reasons, f"schema id {schema_id}", self._newest_in_words()):
-                self.refused[schema_id] = reason
-            elif accepts_all or self._put(schema_id):
-                self.ids.append(schema_id)
-                return ""
-        return self.refused[schema_id]
-
-    def _newest_in_words(self) -> str:
-        return f"a schema compatible with schema id {', '.join(map(str, self._all()[-1:]))}"
-
-    def _put(self, schema_id: int) -> bool:
-        """Store a schema for the run's other work units, after those in `run_ids`, and return True. If another work
-        unit was first, add its schema to `run_ids` and return False.
-        """
-        if self.history.store is None or schema_id in self.run_ids:
-            return True
-        self.run_ids.append(self.history.put(schema_id))
-        return self.run_ids[-1] == schema_id
+            limit = f"schema id {schema_id}: the dataset's records have {MAX_SCHEMAS} schemas, the limit"
+            self.refused.setdefault(schema_id, limit)
+        if schema_id not in self.refused and policy.on_incompatible != "accept":
+            self.history.extend("evolve", next_id)
+        if schema_id not in self.refused:
+            self.ids.append(schema_id)
+        return self.refused.get(schema_id, "")
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
         """Admit a schema if there are no earlier ones. Otherwise raise RecordError if it is not one of them. `they` is
         the name of the earlier ones in the message.
         """
         if not self.ids:
-            self._put(schema_id)
-        accepted = self.ids or self.run_ids[:1]
-        if accepted and schema_id not in accepted:
-            raise RecordError(
+            self.history.extend("pin", lambda _: schema_id)
+        accepted: Sequence[int | None] = self.ids or [self.history.newest]
+        if schema_id not in accepted:
+            raise other_schema_error(
                 f"a record's schema differs from {they}, and evolution is fail",
-                id="RECORD_SCHEMA_INCOMPATIBLE",
+                f"schema id {', '.join(map(str, accepted))}",
+                f"schema id {schema_id}",
+                "pin the new version or set evolution: evolve",
                 registry=registry,
-                expected=f"schema id {', '.join(map(str, accepted))}",
-                found=f"schema id {schema_id}",
-                todo="check the change in the producer, then pin the new version or set evolution: evolve",
             )
         if not self.ids:
             self.ids.append(schema_id)
@@ -145,7 +137,7 @@ class AdmittedSchemas:
         ids = tuple(self._all())
         before, merged = self._merged
         is_whole = bool(before) and set(before) <= set(ids)
-        for number in dict.fromkeys(ids) if is_whole else ():
+        for number in ids if is_whole else ():
             if number not in before and is_whole and (columns := of(number)) is not None:
                 merged = columns if merged is None else compare_schemas(merged, columns).merged
                 is_whole = merged is not None

@@ -35,10 +35,11 @@ def assert_every_record_is_read_once(job: KafkaJob) -> None:
 
 
 def kill_at(job: KafkaJob, pattern: str) -> None:
-    """Kill the command as soon as such a file exists."""
+    """Kill the command as soon as it has made such a file."""
+    before = {*job.folder.glob(pattern)}
     command = ["dataset", "compact", str(job.path)]
     with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
-        while not run.has_ended and not list(job.folder.glob(pattern)):
+        while not run.has_ended and before.issuperset(job.folder.glob(pattern)):
             time.sleep(0.001)
         assert not run.has_ended, run.stderr.read_text()[-3000:]
         run.kill()
@@ -75,6 +76,54 @@ def test_killed_compaction_leaves_each_record_in_one_place(tmp_path: Path, spark
         for path in data_files(tmp_path):
             offsets = pq.read_table(path)["kafka_offset"].to_pylist()
             assert offsets == sorted(offsets)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_killed_compaction_by_the_policy_of_the_job_file_leaves_each_record_in_one_place(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    policy = {"min_files": 3, "after": "1s"}
+    with kafka_job(tmp_path, TOPICS, readers={"kept_snapshots": 2}, compact=policy) as job:
+        here = Job.from_file(job.path, session=spark)
+        assert here.run().succeeded
+        for pattern in ("staging/*/bucket=*/*/merged/*", "output/_rejected/*/_*"):
+            while here.compact(dry_run=True).datasets < len(TOPICS):
+                job.produce(4, days=DAYS)
+                assert here.run().succeeded
+            kill_at(job, pattern)
+            job.produce(4, days=DAYS)
+            assert here.run().succeeded
+            assert_every_record_is_read_once(job)
+        assert here.compact().succeeded
+        for _ in range(2):
+            assert here.run().succeeded
+        assert len(data_files(tmp_path)) <= 2 * DAYS * len(TOPICS), "two files are too few for the policy"
+        assert_every_record_is_read_once(job)
+        assert here.verify_store().is_well
+
+
+def test_policy_of_the_job_file_leaves_files_that_are_few_or_young(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"t": 1}, sink={"partition_by": None}) as job:
+        for _ in range(2):
+            job.produce(1)
+            assert Job.from_file(job.path, session=spark).run().succeeded
+
+        def datasets(**policy: object) -> int:
+            job.write(compact=policy or None)
+            code, result, errors = job.cli("dataset compact", "--dry-run")
+            assert code == 0, errors[-3000:]
+            return int(result["datasets"])
+
+        assert datasets() == 1, "a command without a policy merges two files of any age"
+        time.sleep(0.2)
+        assert datasets(min_files=2, after=0.1) == 1
+        assert datasets(min_files=3, after=0.1) == 0
+        assert datasets(min_files=2, after="1h") == 0
+        job.write(compact={"min_files": 3, "after": 0.1})
+        assert Job.from_file(job.path, session=spark).compact().datasets == 0
+        assert_every_record_is_read_once(job)
 
 
 @pytest.mark.slow

@@ -81,6 +81,11 @@ BAD: dict[str, Bad] = {
         "schedule.interval_s",
         "must be at most the smallest freshness target",
     ),
+    "JobConfig._files_can_be_compacted": Bad(
+        "compact: {}\ncommit: {▶delivery: at_least_once}",
+        "commit.delivery",
+        "must be exactly_once with the section compact",
+    ),
     "JobConfig._previews_are_whole": Bad(
         FORK % "a: {sink: {type: console}}, b: {sink: {▶type: files}}",
         "fork.branches.b.sink.type",
@@ -133,6 +138,9 @@ BAD: dict[str, Bad] = {
     ),
     "ScheduleSettings._has_one_timetable": Bad(
         "schedule: {▶cron: '61 * * * *'}", "schedule.cron", "must be a cron expression with a next firing"
+    ),
+    "CompactSettings._can_be_met": Bad(
+        "compact: {▶min_files: 1}", "compact.min_files", "must be at least 2, because one file is not merged"
     ),
     "FreshnessSettings._short": Bad("freshness: {▶target: soon}", "freshness.target", "must be a duration"),
     "FreshnessSettings._has_target": Bad("▶freshness: {}", "freshness", "must have target, or targets"),

@@ -95,9 +95,11 @@ def fork(settings: Mapping[str, Any]) -> ForkOperatorSettings:
 def test_conditions_follow_three_valued_sql_logic(
     condition: dict[str, Any], rows: list[tuple[int | None, int | None]]
 ) -> None:
-    batch, instance = batch_of(rows), Condition.model_validate(condition)
-    instance.check_schema(batch.schema, "fork")
-    assert instance.answers(batch, "fork").to_pylist() == [meets(condition, row) for row in batch.to_pylist()]
+    batch, answers = batch_of(rows), [meets(condition, dict(zip("ab", row, strict=True))) for row in rows]
+    for instance, met in ((condition, True), ({"not": condition}, False)):
+        tested = Condition.model_validate(instance)
+        tested.check_schema(batch.schema, "fork")
+        assert tested.is_true(batch, "fork").to_pylist() == [answer is met for answer in answers]
 
 
 @given(conditions=st.lists(CONDITIONS, min_size=1, max_size=3), rows=ROWS)

@@ -332,6 +332,15 @@ def test_published_schemas_are_not_stored_again() -> None:
     assert not machine.paths("/job/store/schemas")
 
 
+def test_schema_that_another_work_unit_stored_is_not_stored_again() -> None:
+    machine = Machine()
+    of_run(converter(), machine, 1, 2)
+    stored = machine.paths("/job/store/schemas")
+    of_run(converter(), machine, 2, 1)
+    assert stored
+    assert machine.paths("/job/store/schemas") == stored
+
+
 EMPTY = b"\0" + (9).to_bytes(4, "big")
 
 
