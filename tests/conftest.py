@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(*sorted(_SHARED - sys.modules.keys()))  # pytest 
 
 from distcommit.core import redaction
 from tests.error_ids import take_wrong_ids, watch_errors
+from tests.in_memory import new_session_folder
 from tests.servers.java import NO_NEWER_JAVA
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply
@@ -92,6 +93,7 @@ class _TemporaryFolder:
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="dct-"))  # short: paths of Unix sockets have at most 107 bytes
         self.path.chmod(0o1777)  # PostgreSQL runs as another user
+        self._memory = new_session_folder(self.path)
         self.failed = False
         self._before = os.environ.get("TMPDIR")
         os.environ["TMPDIR"] = str(self.path)
@@ -110,6 +112,8 @@ class _TemporaryFolder:
         else:
             os.environ["TMPDIR"] = self._before
         tempfile.tempdir = None
+        if self._memory:
+            shutil.rmtree(self._memory, ignore_errors=True)
         given = set(self.path.glob("pytest-of-*")) if self.failed else set[Path]()
         for path in {*self.path.iterdir()} - given:
             if path.is_dir() and not path.is_symlink():
@@ -143,13 +147,15 @@ def _share_bytecode() -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Pause the garbage collector while tests are collected, and exempt them from it afterwards.
 
-    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them.
+    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them. Afterwards
+    the collector runs less often, as in the product's commands and tasks.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 

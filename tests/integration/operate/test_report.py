@@ -208,7 +208,7 @@ def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: 
 @contextlib.contextmanager
 def served(path: Path) -> Iterator[UiServer]:
     with UiServer(ServedJobs(path)) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         yield server
         server.shutdown()

@@ -75,7 +75,7 @@ def post_receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, byte
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Taking) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", posted

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from distcommit.core.errors import ConfigurationError, ProcessLostError, RunCancelledError
 from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.run_settings import RunSettings
+from distcommit.spark import cancellation
 from distcommit.spark.cancellation import CancellableLaunch, cancellable
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -24,6 +25,11 @@ from tests.simulation.world import World
 WORLD = World()
 SOURCE = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})
 _WAIT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def short_polling_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cancellation, "_POLL_INTERVAL_S", 0.05)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -94,7 +100,7 @@ def test_request_to_cancel_another_run_does_not_end_this_one() -> None:
     settings, session = WORLD.begin(new_machine(), SOURCE), Session()
     cancel(settings, settings.epoch + 1)
     with cancellable(launched_by(lambda: None), cast(SparkSession, session), settings) as launch:
-        assert not session.heard.wait(1.5), "one and a half polling intervals"
+        assert not session.heard.wait(0.5), "ten polling intervals"
         assert launch(nothing, settings, 1, Answer) == [Answer(1)]
 
 

@@ -222,10 +222,12 @@ class PostgresqlServer(ServerThatHangsUp):
 
 @pytest.mark.parametrize("handler", [HttpServer, ServerThatHangsUp, PostgresqlServer])
 def test_port_of_another_service_is_named_as_one_that_is_not_kafka_s(
-    tmp_path: Path, handler: type[socketserver.BaseRequestHandler]
+    tmp_path: Path, handler: type[socketserver.BaseRequestHandler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("distcommit.sources.kafka.source._CHECK_TIMEOUT_S", 1.0)  # the HTTP server never responds
+    monkeypatch.setattr("distcommit.sources.kafka.client._FIRST_TRY_S", 0.3)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         address = f"127.0.0.1:{server.server_address[1]}"
         (problem,) = check_file(written(tmp_path, KAFKA, port=server.server_address[1])).problems
         server.shutdown()

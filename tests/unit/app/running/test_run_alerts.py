@@ -94,7 +94,7 @@ def web_server(status: int = 200, held: threading.Event | None = None) -> Iterat
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/hook", got

@@ -159,7 +159,7 @@ def test_job_whose_storage_stops_answering_occupies_no_slot_and_runs_once_it_ans
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("good", "mute"):
-        Job.from_file(write(folder, name, schedule={"interval_s": 1})).open_store(create=True)
+        Job.from_file(write(folder, name, schedule={"interval_s": 10})).open_store(create=True)
     is_mute, answers = threading.Event(), threading.Event()
 
     def waits(fs: FileSystem, root: str) -> ScheduleRequests:
@@ -347,7 +347,7 @@ def test_added_changed_and_removed_job_files_are_applied(folder: Path) -> None:
     assert len(serving.runs.done) > before
     serving.take_steps()
     count = len(serving.runs.done)
-    time.sleep(1.1)  # longer than the interval of the job
+    time.sleep(0.3)  # longer than the interval of the job
     serving.take_steps()
     assert len(serving.runs.done) == count
     assert set(serving.service._served) == {"a.yaml"}, "the thread of a removed job must end"

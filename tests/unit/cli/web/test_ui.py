@@ -43,7 +43,7 @@ def job_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(job_file: Path) -> Iterator[UiServer]:
     with UiServer(ServedJobs(job_file)) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         yield server
         server.shutdown()
