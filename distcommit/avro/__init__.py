@@ -6,4 +6,4 @@ Must not know sources, constructs or sinks. Start reading at `datum_reader`, the
 from typing import Any
 
 AvroSchema = Any
-"""In JSON: a name, a union (list), or a complex type (dict)."""
+"""An Avro schema in its JSON form: a name, a union (list), or a complex type (dict)."""

@@ -24,7 +24,7 @@ class Column(Protocol):
 
     @property
     def min_bytes(self) -> int:
-        """Of an encoded value."""
+        """Minimum size of an encoded value."""
 
     def read(self, datums: Datums) -> pa.Array:
         """Read one value of each datum; a faulty one has any value or null."""
@@ -39,7 +39,7 @@ class Numbers:
     is_int: bool
     """Encoded as int, otherwise long."""
     min_bytes: int = 1
-    """Of an encoded value."""
+    """Minimum size of an encoded value in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints() if self.is_int else datums.longs()
@@ -113,9 +113,9 @@ class Fixed:
 @dataclass(frozen=True, slots=True)
 class Decimals:
     type: pa.DataType
-    """With precision and scale."""
+    """Type of the decoded column, with precision and scale."""
     size: int | None
-    """In bytes; None for a length before each value."""
+    """Size of a value in bytes; None if each value has its length before it."""
 
     @property
     def min_bytes(self) -> int:
@@ -130,9 +130,9 @@ class Symbols:
     """Decoder of an enum into text."""
 
     symbols: tuple[str | None, ...]
-    """By number; None without symbol and default of the reader."""
+    """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
     min_bytes: int = 1
-    """Of a symbol's number."""
+    """Minimum size of an encoded value in bytes: a symbol's number."""
 
     @property
     def type(self) -> pa.DataType:
@@ -164,7 +164,7 @@ class Constant:
     """A field's default, which the writer's schema lacks."""
 
     value: pa.Scalar
-    """For every row."""
+    """The default, which every row gets."""
     min_bytes: int = 0
     """It is not in the data."""
 
@@ -179,9 +179,9 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class Record:
     written: Sequence[tuple[Column, int | None]]
-    """In the writer's order, with indices in `fields`; None if the reader lacks one."""
+    """Decoders in the writer's order, each with its index in `fields`; None if the reader lacks the field."""
     fields: Sequence[pa.Field]
-    """In the reader's order."""
+    """Fields of the decoded column, in the reader's order."""
     constants: Sequence[tuple[Constant, int]]
     """Defaults and their indices in `fields`."""
 
@@ -240,9 +240,9 @@ class Member:
     """A branch of a union, whose column is a struct of all."""
 
     column: Column
-    """Of the branch."""
+    """Decoder of the branch itself."""
     index: int
-    """Of the field that is not null."""
+    """Index of this branch's field. All other fields are null."""
     type: pa.DataType
     """Struct of all branches but null."""
 
@@ -263,7 +263,7 @@ class Union:
     type: pa.DataType
     """The branch null is a null row."""
     min_bytes: int = 1
-    """Of the branch's number."""
+    """Minimum size of an encoded value in bytes: the branch's number."""
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
@@ -291,13 +291,13 @@ class Union:
 @dataclass(frozen=True, slots=True)
 class Array:
     items: Column
-    """Of the items."""
+    """Decoder of the items."""
     item_field: pa.Field
-    """Of the decoded list."""
+    """Name, type and nullability of the items in the decoded list."""
     skip: Skip | None
     """Finds an item's end; None to decode all in lockstep."""
     min_bytes: int = 1
-    """Of an empty array."""
+    """Minimum size of an encoded value in bytes: the end mark of an empty array."""
 
     @property
     def type(self) -> pa.DataType:
@@ -311,13 +311,13 @@ class Array:
 @dataclass(frozen=True, slots=True)
 class Map:
     values: Column
-    """Of the values; keys are text."""
+    """Decoder of the values. Keys are text."""
     value_field: pa.Field
-    """Of the decoded map."""
+    """Name, type and nullability of the values in the decoded map."""
     skip: Skip | None
     """Finds an entry's end; None to decode all in lockstep."""
     min_bytes: int = 1
-    """Of an empty map."""
+    """Minimum size of an encoded value in bytes: the end mark of an empty map."""
 
     @property
     def type(self) -> pa.DataType:

@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 AvroCodec = Literal["null", "deflate", "snappy", "zstandard"]
-"""For writing."""
+"""Codecs that files are written with."""
 _CRC_BYTES = 4
 _PART_BYTES = 1 << 20
 
@@ -102,4 +102,4 @@ CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "bzip2": _bzip2,
     "xz": _xz,
 }
-"""For reading."""
+"""Codecs that files are read with."""

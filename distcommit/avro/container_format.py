@@ -10,7 +10,7 @@ from typing import BinaryIO
 from distcommit.avro.compression import CODECS, DamagedDataError, TooLargeError, decompress
 
 MAX_BLOCK_BYTES = 64 << 20
-"""Of a header or block, also decompressed."""
+"""Maximum size of a header, and of a block both compressed and decompressed."""
 SYNC_BYTES = 16
 _SCHEMA, _CODEC = b"avro.schema", b"avro.codec"
 _MAGIC = b"Obj\x01"
@@ -22,8 +22,8 @@ class Header:
     """The header of a container file.
 
     Attributes:
-        metadata: by key, with schema and codec.
-        sync: random bytes after each block.
+        metadata: values by key, as in the file, among them schema and codec.
+        sync: random bytes of the file, which follow each of its blocks.
     """
 
     metadata: Mapping[bytes, bytes]
@@ -38,7 +38,7 @@ class Header:
 
     @property
     def codec(self) -> str:
-        """Of the blocks; raises ValueError if unknown."""
+        """Codec of the blocks. Raises ValueError if it is unknown."""
         codec = self.metadata.get(_CODEC, b"null").decode("utf-8", "replace")
         if codec not in CODECS:
             raise ValueError(f"its codec is {codec!r:.50}, and it must be one of {', '.join(CODECS)}")

@@ -39,15 +39,16 @@ class _Limits:
 
 _INPUT_FILES = _Limits()
 _WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
-"""For `container_writer`'s files, with a record of any size up to Arrow's 32-bit offsets, and root and innermost
-levels."""
+"""Limits for files that `container_writer` wrote. A block has at least one record of any size, up to the range of
+Arrow's 32-bit offsets. The levels include the root and the innermost type.
+"""
 
 
 def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most 8,192 records with nullable columns.
+    """Yield the records of an input file in batches of at most 8,192. All columns are nullable.
 
     Raises:
-        ValueError: for no Avro file, no columns, a faulty record or a limit.
+        ValueError: if this is not an Avro file, its schema has no columns, a record is faulty, or a limit is exceeded.
     """
     header = read_header(stream)
     yield from _batches(stream, header, _reader(header, _INPUT_FILES, keeps_required=False), _INPUT_FILES)
@@ -132,13 +133,13 @@ class _Batch:
         return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
 
     def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
-        """Add a block's records.
+        """Add records of a block.
 
         Args:
             data: bytes of the block.
-            begin: of the first record.
-            ends: of each record.
-            first: index in the block.
+            begin: offset of the first record.
+            ends: offset of each record's end.
+            first: index of the first record in the block.
         """
         self.origins.append((len(self.offsets) - 1, block, first))
         self.parts.append(data)

@@ -23,11 +23,11 @@ _MAX_BLOCK_ROWS = 4096
 def write_table(
     rows: pa.Table, codec: AvroCodec, metadata: Mapping[str, str], write: Callable[[bytes], object]
 ) -> None:
-    """Write a file in blocks of about 256 KiB of Arrow data.
+    """Write a whole container file in blocks of about 256 KiB of Arrow data.
 
     Args:
-        metadata: further entries.
-        write: called with each part.
+        metadata: further entries of the header.
+        write: called with the file's bytes, part by part.
 
     Raises:
         ConfigurationError: if a column can't be written to Avro.

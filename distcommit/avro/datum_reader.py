@@ -59,17 +59,17 @@ def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
 
 
 class AvroReader:
-    """Decoder of one schema's datums.
+    """Decoder of the datums of one schema.
 
     Args:
-        writer: their schema.
-        reader: as which they are read; None for the same.
-        name: of the only column, unless a record.
-        expansion: counts columns.
-        keeps_required: whether fields without null are required columns.
+        writer: the schema that the datums were written with.
+        reader: the schema that they are read as; None for the writer's.
+        name: name of the only column, if the schema is not a record.
+        expansion: counter of the schema's columns, with their limits.
+        keeps_required: whether fields that have no null branch become required columns; otherwise all may be null.
 
     Raises:
-        UnusableSchemaError: for a type without column, or unfit schemas.
+        UnusableSchemaError: if there is no column for a type, or the two schemas do not fit.
     """
 
     def __init__(

@@ -28,11 +28,11 @@ ValueError for an impossible length."""
 
 
 def long_at(data: Buffer, position: int) -> tuple[int, int]:
-    """Return a zig-zag number and the offset behind it.
+    """Decode the zig-zag number at an offset. Return the number and the offset behind it.
 
     Raises:
         IndexError: if the data ends within the number.
-        ValueError: for more than 10 bytes.
+        ValueError: if the number has more than 10 bytes.
     """
     byte = data[position]
     if byte < 0x80:
@@ -82,14 +82,14 @@ REASONS = {
 
 
 class Datums:
-    """Read positions in a batch's datums.
+    """Read positions in the datums of a batch, with methods that read the next value of each datum.
 
     Args:
-        data: with padding, see `of`.
-        position: of next values.
-        end: of datums.
-        row: in `faults`.
-        faults: first of each datum, shared with `take`.
+        data: the bytes of all datums, followed by padding; see `of`.
+        position: offset of each datum's next value.
+        end: offset of each datum's end.
+        row: index of each datum in `faults`.
+        faults: the first fault of each datum of the batch, shared with the results of `take`.
     """
 
     __slots__ = ("data", "end", "faults", "position", "row")

@@ -84,10 +84,10 @@ class Resolution:
     """Enclosing records while a field that the reader lacks is built; otherwise None."""
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return a type's decoder.
+        """Return the decoder for a type.
 
         Args:
-            path: for messages; empty for the root.
+            path: path of the field, for messages; empty for the schema itself.
 
         Raises:
             UnusableSchemaError: if Arrow has no type for it, or the two types are incompatible.

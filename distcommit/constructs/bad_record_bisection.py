@@ -21,16 +21,16 @@ def convert_or_bisect(
     reason: Callable[[Exception, int], str],
     cut: int = 0,
 ) -> Converted:
-    """Convert a batch; if that fails, bisect, and reject single rows that fail.
+    """Convert a whole batch. If that fails, convert each half, down to single rows, and reject the rows that fail.
 
-    With k bad rows among n, `make` is called about 2 k log2(n) times.
+    With k bad rows among n, `make` is called at most about 2 k log2(n) times.
 
     Args:
-        make: must fail for a single row only if it is bad.
-        schema: of the result.
-        failures: errors of bad rows, besides native panics; others are raised.
-        reason: of an error and a row.
-        cut: first row that may be bad, where the batch is split first.
+        make: converts a part of the batch. It must fail for a single row only if the row is bad.
+        schema: schema of the converted records.
+        failures: errors of `make` that mean bad rows, besides panics of native code. Other errors are raised.
+        reason: returns the rejection reason of an error and a row.
+        cut: the first row that may be bad, if known. The batch is first split there.
     """
     caught: tuple[type[Exception], ...] = (
         (*failures, ForeignError) if isinstance(failures, tuple) else (failures, ForeignError)

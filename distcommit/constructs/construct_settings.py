@@ -131,7 +131,7 @@ class Matching(Protocol):
 
     @property
     def match(self) -> str:
-        """With `*` and `?`."""
+        """The pattern, with `*` and `?`."""
 
 
 Settings = TypeVar("Settings", bound=Matching)

@@ -31,14 +31,15 @@ class RecordConverter(Converter):
     ) -> Record | Iterable[Record] | None:
         """Convert a record to one record, to several, or to None, which filters it.
 
-        A missing field is null; one that is not in the schema, or null against it, rejects the record.
+        A missing field is null. A field that is not in the schema, or a null in a field that is not nullable, rejects
+        the record.
 
         Args:
-            output_schema: from `convert_schema`.
+            output_schema: the result of `convert_schema`.
 
         Raises:
-            RecordError, ValueError: with the rejection reason. Others but DistcommitError also reject, by type and
-                text.
+            RecordError, ValueError: with the rejection reason. Any other error that is not a DistcommitError also
+                rejects the record; its type precedes its text in the reason.
         """
 
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:

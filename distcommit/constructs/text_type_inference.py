@@ -27,10 +27,10 @@ class TextForms:
     """Notation of numbers, dates and times in text.
 
     Attributes:
-        decimal: its point.
-        thousands: separator of three digits; empty for none.
-        dates: for `strptime`, besides `YYYY-MM-DD`.
-        timestamps: for `strptime`, besides ISO 8601.
+        decimal: decimal point.
+        thousands: separator of groups of three digits; empty for none.
+        dates: formats of dates as for `strptime`, besides `YYYY-MM-DD`.
+        timestamps: formats of timestamps as for `strptime`, besides ISO 8601.
     """
 
     decimal: str = "."

@@ -50,10 +50,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_of_node(error: BaseException, fs: FileSystem) -> bool:
-    """Return whether an error may be the node's: a missing package, no temporary folder, or a failed local disk.
+    """Return whether the error may be the node's: a missing package, no temporary folder, or a failed local disk.
 
     Args:
-        fs: of the job. A path that is neither on the local disk nor in a folder of this machine is the target's.
+        fs: the file system of the job's folders. If the path in the error is not on the local disk, and its folder does
+            not exist on this machine, the error is the target's.
     """
     if isinstance(error, ImportError | NodeFailedError):
         return True

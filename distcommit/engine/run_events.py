@@ -24,7 +24,7 @@ class RunBegan(msgspec.Struct, frozen=True):
     epoch: int
     """Fencing number."""
     job: str
-    """Its name."""
+    """Name of the job."""
     command: str
     """That started the run."""
     requested_by: str
@@ -35,7 +35,7 @@ class RunBegan(msgspec.Struct, frozen=True):
 
 class PhaseBegan(msgspec.Struct, frozen=True):
     phase: str
-    """Its name."""
+    """Name of the phase."""
     at_ms: int
     """Milliseconds since 1970."""
 
@@ -44,7 +44,7 @@ class Progressed(msgspec.Struct, frozen=True):
     """Progress of one task, or of all tasks together, which is reported about twice a second."""
 
     phase: str = ""
-    """Its name."""
+    """Name of the phase."""
     counts: RunCounts = RunCounts()
     """So far: records and bytes read, steps executed, datasets committed, failures."""
     tasks_running: int = 0
@@ -82,15 +82,15 @@ class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
     """An attempt has ended."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     work_unit: str
-    """Its id."""
+    """Id of the work unit."""
     started_ms: int
     """Milliseconds since 1970."""
     finished_ms: int
     """Milliseconds since 1970."""
     counts: RunCounts
-    """Of the attempt."""
+    """Counts of the attempt."""
     error: str = ""
     """Empty for success."""
 
@@ -99,13 +99,13 @@ class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
     """A dataset's commit steps are durable."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     epoch: int
-    """Of the sequence."""
+    """Epoch of the sequence."""
     records: int
-    """Of the sequence."""
+    """Records of the sequence."""
     files: int
-    """Of the sequence."""
+    """Files of the sequence."""
     held: bool
     """Whether the steps wait for the decision to publish all datasets."""
     at_ms: int
@@ -116,13 +116,13 @@ class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
     """A dataset is published; two processes may report it."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     epoch: int
-    """Of the sequence."""
+    """Epoch of the sequence."""
     records: int
-    """Of the sequence."""
+    """Records of the sequence."""
     files: int
-    """Of the sequence."""
+    """Files of the sequence."""
     at_ms: int
     """Milliseconds since 1970."""
 
@@ -131,22 +131,22 @@ class SequenceExecuted(msgspec.Struct, frozen=True):
     """A task has requested commits; only its observers see this."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     epoch: int
-    """Of the sequence."""
+    """Epoch of the sequence."""
     counts: RunCounts
-    """Of the requests."""
+    """Counts of the requests."""
 
 
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
     """A dataset's sequence waits for an operator."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     epoch: int
-    """Of the sequence."""
+    """Epoch of the sequence."""
     reason: str
-    """For the operator."""
+    """Why the sequence cannot be finished."""
     at_ms: int
     """Milliseconds since 1970."""
 
@@ -155,41 +155,41 @@ class EventsLeftOut(msgspec.Struct, frozen=True):
     """Counted task events that were not delivered."""
 
     phase: str
-    """Its name."""
+    """Name of the phase."""
     omitted_counts: dict[str, int]
-    """By type."""
+    """Number of events by type."""
 
 
 class PhaseEnded(msgspec.Struct, frozen=True):
     phase: str
-    """Its name."""
+    """Name of the phase."""
     seconds: float
-    """Duration."""
+    """Duration of the phase."""
     completed: bool
     """If False, an error ended the phase, and counts cover only earlier reports."""
     counts: RunCounts
-    """Of the phase."""
+    """Counts of the phase."""
     reasons: Reasons = Reasons()
-    """Of incomplete datasets or buckets."""
+    """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
     """Facts that are not failures."""
 
 
 class RunEnded(msgspec.Struct, frozen=True):
     outcome: RunOutcome
-    """Of the run."""
+    """Outcome of the run."""
     at_ms: int
     """Milliseconds since 1970."""
     kind: str = ""
-    """Error type."""
+    """Type of the error that ended the run."""
     reason: str = ""
     """Error text of the run, or of a failed ingest job."""
     totals: RunCounts | None = None
-    """Of all phases; None after an error."""
+    """Counts of all phases; None if an error ended the run."""
 
 
 TaskEvent: TypeAlias = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
-"""Of tasks."""
+"""Events that tasks report."""
 Event: TypeAlias = (
     RunBegan | PhaseBegan | Progressed | TaskEvent | SequenceExecuted | EventsLeftOut | PhaseEnded | RunEnded
 )

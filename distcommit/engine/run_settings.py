@@ -25,35 +25,37 @@ class RunSettings:
     """The settings of one run of a job.
 
     Attributes:
-        store: of the job.
-        run_id: of the run.
-        epoch: fencing number.
-        partitions: number of Spark partitions that own buckets. Bucket b belongs to b mod `partitions`, in every Spark
-            job of the run.
-        flow: from source to sinks.
-        policy: of commits.
-        job_level: whether all datasets or none are published.
-        min_interval_s: between commits of an ingest task.
-        max_attempts: failed replays before quarantine.
-        task_attempts: at a work unit in a task.
-        deadline_ms: end of reading, in milliseconds since 1970; 0 for never. Correctness does not depend on it.
-        policies: (regular expression, policy) pairs, of which the first matching a whole name replaces `policy`.
-        at_least_once: whether to publish without writing ahead, and move the watermarks afterwards.
-        retry_wait_s: before the second attempt.
-        retry_across_runs: policies of ranges that are read again before newer ones.
+        store: the job's store.
+        run_id: the run's id.
+        epoch: the run's fencing number.
+        partitions: number of Spark partitions that own buckets. Bucket b belongs to partition b mod `partitions`, in
+            every Spark job of the run.
+        flow: source, converters, checkers, fork and sinks of the job.
+        policy: condition under which a dataset is committed.
+        job_level: whether datasets are published only if every dataset of the whole job can be published.
+        min_interval_s: shortest time between two commits of one ingest task, in seconds.
+        max_attempts: number of runs that may fail to replay a sequence before it is quarantined.
+        task_attempts: attempts at a work unit within one task.
+        deadline_ms: when tasks stop reading, in milliseconds since 1970; 0 for never. Correctness does not depend on
+            it.
+        policies: (regular expression, policy) pairs. The first expression that matches a dataset's whole name gives the
+            dataset's policy in place of `policy`.
+        at_least_once: whether to publish without writing ahead, and to move the watermarks afterwards.
+        retry_wait_s: seconds before a task's second attempt.
+        retry_across_runs: for which policies a range that a run failed to read is read again before anything newer.
         stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
-        retention: of older runs' history.
+        retention: number of older runs that keep their history.
         kept_snapshots: number of snapshots that are kept, with the files that their readers need.
-        replays_only: the one dataset; empty for all.
-        freshness: rules of order, and of backlogs.
-        after_death: whether a worker of this run, or all processes of the previous one, died, so that tasks mark work
-            units and leave out suspects.
-        alone: id of the only work unit; empty for all.
-        has_died_alone: whether the previous launch died on it.
-        hands_back: whether NodeFailedError makes another executor repeat the task.
-        resume_across_runs: whether recovery seals a killed run's finished work units, up to the first gap, of datasets
-            without policy `full`.
-        notes: on the job file, to report.
+        replays_only: the one dataset that is replayed; all if empty.
+        freshness: rules for which datasets are read first, and how much of a dataset with a backlog.
+        after_death: whether a worker of this run, or all processes of the previous run, have died. If so, each task
+            writes down the work unit that it reads, and leaves out the work units at which a worker died.
+        alone: id of the only work unit that the task reads; empty for all of the task's work units.
+        has_died_alone: whether the previous launch died while it read only that work unit.
+        hands_back: whether another executor repeats the task if it raises NodeFailedError.
+        resume_across_runs: whether recovery seals the work units that a killed run had finished, up to the first gap,
+            of datasets whose policy is not `full`.
+        notes: notes on the job file, which the run reports and records with its own.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """

@@ -59,10 +59,10 @@ def check_no_password(url: str, section: str) -> None:
 
 
 def check_url_options(url: str, tls: Tls) -> None:
-    """Check options of a MariaDB, MySQL or PostgreSQL URL; others pass.
+    """Check the options of a MariaDB, MySQL or PostgreSQL URL. Accept URLs of other schemes unchecked.
 
     Raises:
-        ValueError: for an unknown option or value, or against `tls`.
+        ValueError: if an option or its value is unknown, or contradicts `tls`.
     """
     match urlsplit(url).scheme:
         case "mysql" | "mariadb":
@@ -113,10 +113,10 @@ def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
 
 
 def check_postgresql_url(url: str, tls: Tls) -> None:
-    """Check TLS options of a PostgreSQL URL; libpq checks others.
+    """Check the TLS options of a PostgreSQL URL. libpq checks the others when it connects.
 
     Raises:
-        ValueError: for `sslmode` unknown or against `tls`, or a repeated option.
+        ValueError: if `sslmode` is unknown or contradicts `tls`, or a TLS option is repeated.
     """
     options = _options(urlsplit(url))
     mode = options.get("sslmode")

@@ -31,11 +31,13 @@ def check_secret_files(value: Value) -> Value:
 
 
 def with_secret_files(text: str) -> str:
-    """Replace each `${file:PATH}` by the content, without trailing line ends, after environment variables.
+    """Replace each `${file:PATH}` of a text by the file's content, without trailing line ends.
+
+    Environment variables must have been replaced before.
 
     Raises:
-        ConfigurationError: for a file that is unreadable, empty or not UTF-8, or a `${NAME}` without variable; never
-            with the content.
+        ConfigurationError: if a file is unreadable, empty or not UTF-8, or if a `${NAME}` is left because that variable
+            is not set. The error never contains the file's content.
     """
     if unset := UNSET_VARIABLE.search(text):
         raise ConfigurationError(

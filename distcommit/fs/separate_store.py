@@ -10,14 +10,14 @@ from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileS
 
 
 class TwoFileSystems:
-    """Sends each call to one of two, without order between them.
+    """File system that sends each call to one of two, by its path. It adds no order between them.
 
     Its capabilities are those of `of_data`; its numbers of parallel calls are the larger ones of both.
 
     Args:
-        of_store: of the store.
-        of_data: of all other paths.
-        store: its path, which no other begins with.
+        of_store: the file system of the store.
+        of_data: the file system of staging and output, and of all other paths.
+        store: path of the store on its file system. No other path of the job begins with it.
     """
 
     def __init__(self, of_store: FileSystem, of_data: FileSystem, store: str) -> None:

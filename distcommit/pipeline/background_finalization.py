@@ -18,10 +18,12 @@ _MOST_BYTES = 64 << 20
 
 
 class BackgroundFinalization:
-    """Prepares up to `calls` attempts at a time, returned in reading order; leaving the block waits for all.
+    """Prepares up to `calls` attempts at a time, and returns them in the order in which they were read.
+
+    Use it as a context manager. Leaving the block waits for all calls in progress.
 
     Args:
-        calls: with 1, `add` prepares the attempt itself.
+        calls: number of `prepare` calls that may run at once. With 1, `add` prepares the attempt itself.
     """
 
     def __init__(self, calls: int) -> None:

@@ -21,11 +21,13 @@ _MOST_BYTES = 1 << 48
 
 @dataclass(slots=True)
 class PositionCheck:
-    """Check of positions against delivered records, by source partition.
+    """Check of a source's positions against the records that it delivers. It keeps the end of the delivered records by
+    source partition.
 
     Attributes:
-        unit: being read.
-        provenance: columns of partition and offset. Without them, or for maintenance, nothing is compared.
+        unit: the work unit that is read.
+        provenance: columns of the records with their partition and offset; None if the source has no offsets. Nothing
+            is compared without offsets, or for a maintenance unit.
     """
 
     unit: WorkUnit
@@ -36,7 +38,7 @@ class PositionCheck:
         """Check a batch, and the holes before its end.
 
         Raises:
-            SourceError: for a record outside the work unit, delivered before, or inside a hole.
+            SourceError: if a record is outside the work unit, was delivered before, or is inside a hole.
         """
         ranges = list(self._ranges(batch))
         for partition, low, high in ranges:

@@ -57,15 +57,16 @@ def run_work_unit(
 
 
 class Attempt:
-    """One attempt: `read`, then `prepare`, then `state`.
+    """One attempt at a work unit. Call `read`, then `prepare`, then `state`.
 
-    A failure that concerns only this work unit is in the state, never raised.
+    A failure that concerns only this work unit is reported in the task state and never raised.
 
-    Staged files are closed, but the caller must sync them before it puts the state.
+    Staged files are closed and have their staged names, but they are not synced. The caller must sync them before it
+    puts the state.
 
     Args:
-        identity: of the attempt.
-        clock: for start and end.
+        identity: run, work unit and attempt.
+        clock: for start and end times.
         schema_store: where converters store schemas.
     """
 
@@ -176,7 +177,7 @@ class Attempt:
 
     @property
     def counters(self) -> tuple[SinkCounter, ...]:
-        """Of all writers."""
+        """Counters that the writers of all branches have increased."""
         return self._identity.metrics.counters()
 
     def state(self) -> TaskState:

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 REJECT, DROP = "reject", "drop"
 """Values of `TaskFlow.unmatched` beside branches."""
 _ERRORS = FileSink()
-"""Of error branches: files, whatever the job's sinks."""
+"""The sink of error branches: files that can be queried, whatever the job's sinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Stage:
     """A converter or row checker in a chain.
 
     Attributes:
-        name: type, numbered if repeated.
-        construct: converter or row checker.
-        is_mandatory: whether a failed check rejects the record.
-        on_failure: for rejected records.
-        datasets: patterns; empty for all.
+        name: its type's name, numbered if the chain has several of the type.
+        construct: the converter or row checker.
+        is_mandatory: of a checker, whether a record that fails the check is rejected.
+        on_failure: what happens to a rejected record.
+        datasets: patterns of the datasets that it applies to; empty for all.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Check:
     """A task checker of a branch.
 
     Attributes:
-        name: type, numbered if repeated.
-        checker: of tasks.
-        is_mandatory: whether failure fails the work unit.
-        datasets: patterns; empty for all.
+        name: its type's name, numbered if the branch has several of the type.
+        checker: the task checker.
+        is_mandatory: whether a failed check fails the work unit.
+        datasets: patterns of the datasets that it applies to; empty for all.
     """
 
     name: str
@@ -71,13 +71,13 @@ class Branch:
     """One branch of a task flow.
 
     Attributes:
-        sink: of the branch.
-        name: of the branch.
-        stages: behind the fork.
-        checks: of tasks.
-        optional: whether others are committed if it fails.
-        error: of an earlier attempt at this work unit; if set, all records go to the error branch.
-        error_construct: that failed.
+        sink: the sink.
+        name: the branch's name.
+        stages: converters and row checkers behind the fork.
+        checks: task checkers.
+        optional: whether other branches are committed if this one fails.
+        error: why it failed an earlier attempt at this work unit. If set, all its records go to its error branch.
+        error_construct: the construct that failed.
     """
 
     sink: Sink
@@ -91,20 +91,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class TaskFlow:
-    """A job's constructs from source to sinks, picklable.
+    """A job's constructs from source to sinks. Picklable.
 
     Attributes:
-        source: to read.
-        branches: as in the job file; one without a fork.
-        stages: before the fork.
-        fork: None with one branch.
-        on_rejected: for records that the fork rejects.
-        unmatched: records without a branch are rejected (`reject`), filtered (`drop`), or go to this branch, which gets
-            no others.
-        construct_seconds: limit for each construct and batch; 0 for none.
-        store_id: of the job; empty if nothing is run.
-        hidden: secrets to mask in messages.
-        describer: job file's source, for extracts, if `source` replaces it for one run.
+        source: the source.
+        branches: the branches in the order of the job file; exactly one without a fork.
+        stages: converters and row checkers before the fork.
+        fork: routes records to branches; None with one branch.
+        on_rejected: what happens to a record that the fork rejects.
+        unmatched: records that the fork sends to no branch are rejected (`reject`), filtered (`drop`), or go to the
+            branch of this name, which receives no other records.
+        construct_seconds: how long a converter, row checker or fork may work on a batch; 0 for no limit.
+        store_id: id of the job's store; empty if nothing is run.
+        hidden: secrets that must not appear in messages.
+        describer: the job file's source, which describes the extracts, if `source` takes its place for one run.
     """
 
     source: Source
@@ -152,11 +152,11 @@ class TaskFlow:
         return tuple(dict.fromkeys(pattern for chain in chains for part in chain for pattern in part.datasets))
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
-        """Return the flow with failed branches diverted. None if a mandatory branch failed, or all were diverted
-        already.
+        """Return the flow for another attempt, in which the branches that failed are diverted. Return None if another
+        attempt would not help: a branch that is not optional has failed, or all failed branches were diverted already.
 
         Args:
-            results: of the attempt or its prefix.
+            results: the results of the failed attempt, or of the prefix that it kept.
         """
         failed = {result.branch: result for result in results if result.error and not self.branch(result.branch).error}
         if not failed or not all(self.branch(name).optional for name in failed):
@@ -202,12 +202,12 @@ class TaskFlow:
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """By the name stored in steps."""
+        """All sinks' committers, by the name stored in their steps."""
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
     def preparing_committers(self) -> Mapping[str, OpensCommitter]:
-        """Of sinks whose writers leave data at the target before a commit."""
+        """The committers of sinks whose writers leave data at the target before a commit."""
         return {name: opens for name, opens in self.committers.items() if opens.prepares_at_target}
 
     @property

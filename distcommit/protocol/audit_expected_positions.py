@@ -15,15 +15,16 @@ Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
 
 
 def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) -> Reach:
-    """Return first positions and skipped ranges once the watermark is set.
+    """Return the first positions and skipped ranges of a dataset whose watermark is set to `watermark`.
 
-    Moving forward skips the range in between; moving back reads it again. A position of another incarnation, or of a
-    partition that had none, becomes a first position.
+    If a position moves forward, the range in between is skipped. If a position moves back, the range in between is read
+    again and is no longer skipped. A position of another incarnation, or of a partition that had none, becomes a first
+    position.
 
     Args:
-        state: before.
-        watermark: the new one.
-        reason: of the skipped ranges.
+        state: the dataset's state before.
+        watermark: the new watermark with its incarnation.
+        reason: the reason recorded for the skipped ranges.
     """
     before = state.reached
     if before is None or before.incarnation not in ("", watermark.incarnation):
@@ -67,13 +68,13 @@ def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> 
 def reach_after_start(
     state: DatasetState, start: Mapping[str, Position], incarnation: str, ranges: tuple[SkippedRange, ...]
 ) -> Reach:
-    """Return first positions and skipped ranges once a sequence is done.
+    """Return the first positions and skipped ranges of a dataset once a sequence is done.
 
     Args:
-        state: before.
-        start: of partitions without positions.
-        incarnation: of these.
-        ranges: that it skips.
+        state: the dataset's state before.
+        start: the first positions of partitions that had none.
+        incarnation: the incarnation of these positions.
+        ranges: the ranges that the sequence skips.
     """
     if state.watermark is None and state.unset_watermark is not None:
         reason = "not read again: the watermark was set to null by hand, and the source begins later"

@@ -44,15 +44,18 @@ class _Read:
 
 
 def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
-    """Return all states, with renamed datasets continuing where the old ones ended.
+    """Return all states: the given ones, and the states of the renamed datasets, which continue where the old ones
+    ended.
 
-    Old datasets keep their states, which describe their published files. A dataset that existed under its new name
-    keeps its state, with the range read under another name since then as positions without a record.
+    The old datasets keep their states, which describe their published files. If a dataset existed under its new name
+    before, its state is kept, and the range that was read under another name since then is recorded in it as positions
+    without a record.
 
     Args:
-        states: of all datasets, which must be idle.
-        named_now: by partition.
-        only_ahead: whether it is unknown which dataset read a partition last, so that the furthest position is used.
+        states: all states of the job. Every dataset must be idle.
+        named_now: returns the new dataset of each partition.
+        only_ahead: whether it is unknown which of several datasets has read a partition last. If so, the furthest
+            position is used.
 
     Raises:
         ConflictError: if parts of one dataset belong to different incarnations.

@@ -8,25 +8,25 @@ from distcommit.core.records.sealed_sequences import SealedSequence, SequenceNam
 
 
 class Fold:
-    """The state of a log after the records up to `number`, advanced by `record_effects.apply`; not shared between
+    """The state of a log after the records up to `number`. `record_effects.apply` advances it. Not shared between
     threads.
 
     Attributes:
-        number: of the newest record, valid or not.
-        fence_epoch: of the newest fence, whose run alone may seal and close.
-        fence_run_id: of the newest fence.
-        datasets: by URN.
-        decided_epochs: runs that decided to publish held sequences.
-        ignored: number and type of invalid records.
-        last_checkpoint: its number.
-        previous_checkpoint: number of the one before.
-        moved_to: generation in which a bucket log continues; 0 for none.
-        began_epoch: of the job log's newest CUT with phase BEGAN.
-        ended_epoch: of the job log's newest CUT with phase ENDED.
-        heads: the job log's newest by bucket.
-        generation: the job log's current one.
-        buckets: in the job log; 0 for the store's first number.
-        under_way: the job log's unfinished move.
+        number: number of the newest record, valid or not.
+        fence_epoch: epoch of the newest fence. Only this run may seal and close.
+        fence_run_id: run of the newest fence.
+        datasets: states by URN.
+        decided_epochs: runs that decided to publish their held sequences.
+        ignored: number and type of each invalid record.
+        last_checkpoint: number of the newest checkpoint.
+        previous_checkpoint: number of the checkpoint before it.
+        moved_to: in a bucket log, the generation in which it continues; 0 if it has not moved.
+        began_epoch: in the job log, epoch of the newest CUT with phase BEGAN.
+        ended_epoch: in the job log, epoch of the newest CUT with phase ENDED.
+        heads: in the job log, the newest recorded head of each bucket.
+        generation: in the job log, the current generation.
+        buckets: in the job log, the number of buckets; 0 for the number with which the store was created.
+        under_way: in the job log, the unfinished move to the next generation.
     """
 
     __slots__ = (

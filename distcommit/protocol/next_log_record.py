@@ -57,11 +57,11 @@ def next_epoch(fold: Fold) -> int:
 def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
     """Fence the job log, which gives the run its epoch.
 
-    That is the record's number, or one above the newest epoch if higher, as after a rebuild.
+    The epoch is the number of the record, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        run_id: unique.
-        begun_at: newest epoch at the start; with a newer one now, this run cannot fence.
+        run_id: unique id of the run.
+        begun_at: the newest epoch when the run started. If the log now has a newer one, this run cannot fence it.
     """
     if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:
         return None
@@ -120,8 +120,9 @@ def change_steps(
     """Record changed steps of pending sequences, in records of limited size.
 
     Args:
-        executed: with the executed steps; if these have changed since, a change is left out.
-        changed: batches, whose number of the change is set here.
+        executed: the sequences with the steps that were executed. If the steps have been changed since, the change is
+            left out.
+        changed: the changed batches; this function sets the number of the change.
     """
     next_changes: list[PostponedSequence] = []
     remaining = MAX_CHANGED_BYTES
@@ -283,17 +284,17 @@ def beginnings(
     named_now: NamedNow | None = None,
     schemas: Mapping[str, SchemaIds] | None = None,
 ) -> list[Checkpoint]:
-    """Return the first record of each log of a new generation, equal for all writers.
+    """Return the first record of each log of a new generation, by bucket. All writers compute the same records.
 
     Args:
-        ended: all previous logs, each ended with MOVED.
-        buckets: their new number.
-        bucket_of: of a dataset.
-        named_now: if names change.
-        schemas: new ids by converter.
+        ended: states of all logs of the previous generation, in any order. Each log must have ended with MOVED.
+        buckets: number of buckets of the new generation.
+        bucket_of: returns the new bucket of a dataset.
+        named_now: returns the new names of datasets, if they change.
+        schemas: schema ids by converter, for datasets whose ids change.
 
     Raises:
-        ConflictError: of `dataset_renaming.renamed`.
+        ConflictError: like `dataset_renaming.renamed`.
     """
     ids = schemas or {}
     folds = list(ended)

@@ -62,11 +62,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """This run commits nothing.
+    """Decided: this run commits nothing for the dataset.
 
     Attributes:
-        reason: for reports.
-        failed: False if there was nothing new.
+        reason: why.
+        failed: whether an error is the cause; False if there was nothing new to read.
     """
 
     reason: str

@@ -68,8 +68,8 @@ class Query:
     """A checked query, which can be put in brackets.
 
     Attributes:
-        body: without `;` and comments before and after.
-        id: digest, which ignores white space and comments.
+        body: text from the first word to the last, without `;` and comments before and after.
+        id: digest of the query. White space and comments do not change it.
     """
 
     body: str
@@ -97,10 +97,11 @@ class Query:
 
 
 def check_condition(text: str, dialect: str) -> None:
-    """Check a condition, which may be empty.
+    """Check a condition, which is put in brackets after WHERE. An empty text is accepted.
 
     Raises:
-        ValueError: as of `Query.of`, or if it has only comments or spaces.
+        ValueError: if the text has only comments or spaces, or has several statements, a placeholder, or an unclosed
+            quote, comment or bracket; for MySQL also if it locks or writes rows. The message has no subject.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
@@ -222,10 +223,10 @@ def _require_only_reads(tokens: list[re.Match[str]]) -> None:
 
 
 def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
-    """Parse queries by name. Errors contain the name.
+    """Parse queries by name.
 
     Raises:
-        ValueError: of `Query.of`.
+        ValueError: if a query is not valid; the message has its name.
     """
     queries: dict[str, Query] = {}
     for name, text in texts.items():

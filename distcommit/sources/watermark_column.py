@@ -32,16 +32,18 @@ BEGINNINGS: Mapping[Kind, Position] = {
     Kind.TIME: "0001-01-01T00:00:00.000000Z",
     Kind.TEXT: "",
 }
-"""Lowest positions."""
+"""Lowest position by kind: no value is below it."""
 
 
 def position_of(kind: Kind, value: Any) -> Position:
-    """Return a driver value's position.
+    """Return the position of a driver's value.
 
-    Times are text of fixed width, ISO 8601 in UTC (also without a zone) with microseconds, which sorts as times.
+    The position of a time is text of fixed width, ISO 8601 in UTC with microseconds, so that texts sort as times. A
+    time without a zone counts as UTC.
 
     Raises:
-        ValueError: for another type, or an integer not below 2^63 - 1, after which no range could begin.
+        ValueError: if the value has another type, or an integer is not a 64-bit integer below 2^63 - 1. No range could
+            begin after the largest one.
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
@@ -80,10 +82,10 @@ def is_position(kind: Kind, position: Position) -> bool:
 
 
 def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
-    """Return the failed range's end if it is between `low` and `end`, otherwise `end`.
+    """Return the end of the failed range if it is above `low` and not above `end`; otherwise return `end`.
 
     Args:
-        retried_end: from `SourceState.to_read_again`, or None.
+        retried_end: end of the failed range (`SourceState.to_read_again`); None if no range failed.
         low: the stored position.
         end: end of the values that can be read.
     """

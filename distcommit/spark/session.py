@@ -60,9 +60,10 @@ _REPEATED_ELSEWHERE = {
     "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1000000",
     "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "15s",
 }
-"""On a cluster at most two of four attempts at a task run on one executor or node. No executor is excluded for other
-tasks, because records that kill workers would exclude all of them. A cluster of one node has no other executor; there
-Spark would wait two minutes for one before it fails the job."""
+"""Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
+for other tasks, because records that kill workers would exclude all of them. A cluster of one node has no other
+executor; there Spark would wait two minutes for one before it fails the job.
+"""
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
 """Prefixes of settings that replace these defaults together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -80,14 +81,16 @@ def active_session() -> SparkSession | None:
 
 
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """Open a session, which the caller must stop.
+    """Open a session with the job file's settings. The caller must stop it.
 
-    The job file's settings replace those of spark-submit (except the master) and spark-defaults.conf, with a log.
+    The job file's settings take precedence over settings of spark-submit and spark-defaults.conf; replaced settings
+    are logged. The master of spark-submit is not replaced.
 
     Raises:
-        ConfigurationError: without Java or packages of Spark Connect, an answer of its server, or valid settings.
+        ConfigurationError: if Java or the packages for Spark Connect are missing, the Spark Connect server does not
+            respond, or Spark rejects its settings.
         ProcessLostError: if the JVM died during startup.
-        TransientError: without cluster, port or file.
+        TransientError: if Spark cannot reach its cluster, a port or a file.
     """
     if settings.remote:
         return _open_remote(settings.remote)

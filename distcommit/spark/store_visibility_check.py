@@ -10,17 +10,17 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.state.job_store import marker_path, read_marker
 
 _SEEN: set[str] = set()
-"""By this process."""
+"""Ids of the stores that this process has seen."""
 
 
 def require_visible_store(settings: RunSettings) -> None:
-    """Check once in a process that it sees the run's store, not an empty folder or another job's.
+    """Check once in each process that this machine sees the run's store, not an empty folder or another job's store.
 
-    An unreadable store passes, as the task reports it.
+    If the store is unreadable, the check passes: the task itself reports the error.
 
     Raises:
-        NodeFailedError: if not, and another executor would repeat the task.
-        ConfigurationError: otherwise.
+        NodeFailedError: if this machine does not see the store, and another executor would repeat the task.
+        ConfigurationError: if this machine does not see the store, and no other executor would repeat the task.
     """
     store = settings.store
     if store.store_id in _SEEN:

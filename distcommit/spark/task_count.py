@@ -23,12 +23,14 @@ _MAX_EXECUTORS = 10_000
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
-    """Return the setting, or `waves` for each slot.
+    """Return the number of tasks of a run: the setting, or `waves` for each slot.
 
-    At most the buckets or slots, whichever are more; over Spark Connect the buckets.
+    The number is at most that of buckets or of slots, whichever is greater; over Spark Connect, at most that of
+    buckets.
 
     Raises:
-        ConfigurationError: without the setting over Spark Connect, which reports no slots.
+        ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its
+            slots.
     """
     try:
         slots = slots_of(spark)

@@ -47,12 +47,12 @@ _POOL = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class PartitionCall(Generic[Result]):
-    """An executor function for a partition number.
+    """A module-level executor function and its run, to be called with a partition number in a Spark task.
 
     Attributes:
-        function: at module level.
-        settings: of the run.
-        hands_back: first attempts at a task that may fail for their node.
+        function: the executor function.
+        settings: the run.
+        hands_back: how many of the first attempts at a task may fail for a reason that may be the node's.
     """
 
     function: Callable[[RunSettings, int], Result]

@@ -108,16 +108,16 @@ def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus 
 
 
 class _Group:
-    """Steps from one staged folder into one target.
+    """Steps from one staged folder into one target folder (both absolute).
 
     Attributes:
-        source: absolute.
-        target: absolute.
-        whole: whether it may be renamed.
-        has_room: whether the target existed.
-        moved: whether it was renamed.
-        indices: of steps in the batch.
-        left: of steps not known to be done.
+        source: the staged folder.
+        target: the target folder.
+        whole: whether the folder may be renamed as a whole.
+        has_room: whether the target folder existed.
+        moved: whether the folder was renamed as a whole.
+        indices: indices of the steps in the batch.
+        left: indices of the steps that are not known to be done.
     """
 
     __slots__ = ("has_room", "indices", "left", "moved", "source", "target", "whole")

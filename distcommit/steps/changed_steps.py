@@ -17,15 +17,15 @@ MAX_BYTES: Final = 1024 * 1024
 
 
 def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[CommitStep]) -> dict[int, StepBatch]:
-    """Return changed batches of an executed sequence by index.
+    """Return the batches of an executed sequence whose rows have changed, by index.
 
     Args:
-        sequence: as executed.
-        changes: number recorded.
-        steps: after the execution.
+        sequence: the sequence as it was executed.
+        changes: the number of its recorded changes.
+        steps: its steps after the execution.
 
     Raises:
-        DistcommitError: if that cannot be recorded; the recorded steps stay valid.
+        DistcommitError: if the change cannot be recorded. The recorded steps stay valid.
     """
 
     def rejected(expected: str, actual: str) -> DistcommitError:

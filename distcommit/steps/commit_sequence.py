@@ -21,14 +21,14 @@ def _unchanged(error: Kind) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class CommitSequence:
-    """All steps of a dataset, sealed together.
+    """All steps of one dataset, sealed together.
 
     Attributes:
-        dataset_urn: of the steps.
-        steps: in execution order.
-        close: records that every step is done and durable.
-        lose: records a lost step's error, and returns the error to raise.
-        fail: likewise for other errors.
+        dataset_urn: the dataset.
+        steps: the steps, in execution order.
+        close: called once every step is done and durable; records that in the store.
+        lose: called with the error of a lost step; records it in the store, and returns the error to raise.
+        fail: called with the error of any other failed step; records it, and returns the error to raise.
     """
 
     dataset_urn: str
@@ -78,10 +78,10 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def remove(self, store: str, urn: str | None = None) -> bool:
-        """Delete unsealed steps, or a job without pending sequences; return False if there was nothing.
+        """Delete a dataset's unsealed steps, or a job without pending sequences. Return False if there was nothing.
 
         Raises:
-            ConflictError: for a sealed sequence, which must be committed.
+            ConflictError: if a sealed sequence is pending. It must be committed, not removed.
         """
 
     @abstractmethod

@@ -52,8 +52,8 @@ def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
     """Classify a failed sequence.
 
     Args:
-        error: of the sequence.
-        outage: error of its target's probe; empty if there is none.
+        error: why the sequence failed.
+        outage: the error of a probe of the sequence's target; empty if the probe succeeded or was not needed.
     """
     if is_lost(error):
         return Failure(error.id, reason_text(str(error)), lost=True)
@@ -68,13 +68,14 @@ def classify_failures(
     context: StepContext,
     bucket: int,
 ) -> BatchedWork[dict[SequenceName, Failure]]:
-    """Classify failed sequences; if errors do not decide, probe each target once.
+    """Classify failed sequences. If the error alone does not decide, probe each target of the sequence once for all
+    sequences.
 
     Args:
-        failed: errors.
-        loaded: steps; without them nothing is probed.
-        context: of the steps.
-        bucket: of the sequences.
+        failed: the errors by sequence.
+        loaded: the steps by sequence. A sequence without them is not probed.
+        context: the environment of the steps.
+        bucket: the bucket of the sequences.
     """
     failures: dict[SequenceName, Failure] = {}
     answers: dict[str, str] = {}

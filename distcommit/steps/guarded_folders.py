@@ -11,11 +11,11 @@ from distcommit.core.support.parallel import run_parallel
 
 
 class GuardedFolders:
-    """A batch's folders below a root, each checked once.
+    """The folders below one root that a batch of steps uses. Each folder is checked once.
 
     Args:
-        fs: of the root.
-        root: absolute; may contain links before.
+        fs: the file system.
+        root: the absolute root. The path to the root may contain links.
     """
 
     def __init__(self, fs: FileSystem, root: str) -> None:

@@ -24,18 +24,21 @@ from distcommit.steps.step_registry import register
 
 @register
 class FsRenameCommitStep(CommitStep):
-    """Step that renames `staged_path` (below staging) to `final_path` (below the output), never replacing a file.
+    """Step that renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing
+    a file.
 
-    Proof: the final path has the recorded identity or checksum, and the staged file is gone.
+    Proof that the step is done: the file at the final path has the recorded identity, or else the recorded checksum,
+    and the staged file is gone.
 
     Args:
         context: file system and roots.
-        staged_path: below staging.
-        final_path: below the output.
-        file: recorded identity; by default the staged file's.
+        staged_path: the path below the staging root.
+        final_path: the path below the output root.
+        file: the recorded identity; by default that of the staged file now.
 
     Raises:
-        ConfigurationError: if a path leads out of its root, or the staged file is missing without `file`.
+        ConfigurationError: if a path is absolute or leads out of its root, or if `file` is None and the staged file is
+            missing.
     """
 
     type_name: ClassVar[str] = "fs-rename"
@@ -249,16 +252,16 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """Stored file in a `_FolderRow`.
+    """Stored row of a file in a `_FolderRow`.
 
     Attributes:
-        name: final.
-        size_bytes: of the file.
-        checksum: xxh3-64.
-        file_id: 0 for none.
-        mtime_ns: of modification.
-        records: their number.
-        staged_name: if it differs from the final one, else empty.
+        name: the final name.
+        size_bytes: the size.
+        checksum: the xxh3-64 checksum.
+        file_id: the file system's id; 0 where there is none.
+        mtime_ns: the modification time.
+        records: the number of records.
+        staged_name: the staged name if it differs from the final name, else empty.
     """
 
     name: str
@@ -271,12 +274,12 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Stored files of one staged folder and target.
+    """Stored row of consecutive files that move from one staged folder into one target folder.
 
     Attributes:
-        staged: below staging.
-        final: below the output.
-        files: consecutive.
+        staged: the staged folder, relative to the staging root.
+        final: the target folder, relative to the output root.
+        files: the files.
     """
 
     staged: str

@@ -88,10 +88,10 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        """Create the step with the context's sink.
+        """Create the step with the sink of the context.
 
         Raises:
-            SinkUnavailableError: without it.
+            SinkUnavailableError: if the context has no sink of that name.
             TypeError: if the row is malformed.
         """
         name, urn, epoch, infos, branch, bases, infos_version, attempts = row
@@ -233,10 +233,10 @@ class SinkCommitStep(CommitStep):
             require_success(repr(self), "allow", committer.allow([self._current_request()]))
 
     def _current_request(self) -> CommitRequest:
-        """Return the request in the sink's current version.
+        """Return the request with infos of the sink's current version.
 
         Raises:
-            SinkUnavailableError: for a newer or unconvertible one.
+            SinkUnavailableError: if a newer version of the sink made the infos, or `upgraded` cannot convert them.
         """
         request, version = self.request, self.sink.infos_version
         if request.infos_version == version:

@@ -31,15 +31,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """Results of execution; a sequence in neither `failed` nor `lost` is done, durably.
+    """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
 
-    An error names its step; the caller adds the sequence.
+    An error names its step. The caller adds the sequence.
 
     Attributes:
-        failed: errors.
-        lost: errors of lost steps.
-        executed: numbers of steps.
-        counts: of committers' requests.
+        failed: the error by sequence.
+        lost: the error of sequences with a lost step.
+        executed: number of executed steps by sequence.
+        counts: counts of the requests to committers by sequence.
     """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
@@ -96,16 +96,17 @@ def execute_sequences(
     verify_first: bool,
     groups: Mapping[Name, Hashable] = MappingProxyType({}),
 ) -> Outcomes[Name]:
-    """Execute the steps of each sequence in order; return once all effects are durable.
+    """Execute the steps of many sequences, each in its own order. Return once all effects are durable.
 
-    A failed step stops only its sequence. Steps of one batch (`CommitStep.batches`) are executed together, also with
-    other sequences' batches of the class.
+    A sequence stops at its first failed step; other sequences continue. Steps that their class puts into one batch
+    (`CommitStep.batches`) are executed together, also with batches of the same class of other sequences.
 
     Args:
-        sequences: steps by name.
-        verify_first: as replay requires.
-        groups: atomic commit groups. A sink's steps of a group are one call of `CommitStep.execute_atomically`, once
-            all its sequences have reached them. If one has failed before, the others fail with HeldBackError.
+        sequences: the steps by sequence name.
+        verify_first: whether to verify the steps of a batch before executing it, as replay requires.
+        groups: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
+            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
+            of them has failed before, the others fail with HeldBackError.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}

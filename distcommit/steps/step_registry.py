@@ -43,13 +43,13 @@ def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
 
 
 def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[CommitStep]:
-    """Yield stored steps.
+    """Yield the steps that `dump_steps` stored.
 
     Raises:
-        UnknownStepTypeError: without the type.
-        UnknownVersionError: from a newer class.
-        CorruptError: for unreadable data.
-        SinkUnavailableError: without the sink.
+        UnknownStepTypeError: if a type is not registered in this process.
+        UnknownVersionError: if a newer version of the class stored the steps.
+        CorruptError: if the class can't read the data.
+        SinkUnavailableError: if the context lacks the sink of a step.
     """
     for batch in batches:
         kind = _types.get(batch.type_name)

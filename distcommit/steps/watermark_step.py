@@ -87,13 +87,15 @@ class HighWatermarkCommitStep(CommitStep):
 def as_one_move(
     urn: str, moves: Sequence[WatermarkMove], stored: Watermark | None
 ) -> tuple[Watermark | None, Watermark | None]:
-    """Join moves of a dataset's partitions; return watermarks before and after.
+    """Join the moves of one dataset's partitions into one move: return the watermarks before and after.
 
     Partitions without a move keep their positions. If all moves were planned on `stored` in their own partitions, the
-    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison fails.
+    watermark before is `stored`. Otherwise it is the one that they were planned on, so that the comparison with the
+    stored watermark fails.
 
     Raises:
-        ConfigurationError: for several datasets or incarnations, or two moves of a partition.
+        ConfigurationError: if a move belongs to another dataset, two moves concern one partition, or incarnations
+            differ.
     """
     if not moves:
         return stored, stored

@@ -27,6 +27,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.sealed_sequences import PostponedSequence, SealedSequence, SequenceName
+from distcommit.core.support.counts import count_of
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply

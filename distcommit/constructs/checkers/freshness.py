@@ -77,14 +77,14 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest time of a column and earlier batches, in seconds since 1970.
+    """Return the newest or oldest time of a column and of the batches before, in seconds since 1970.
 
     Args:
-        fraction: of earlier batches, or None.
+        fraction: the result for the batches before; None if they had no time.
         of: `newest` or `oldest`.
 
     Returns:
-        None without any time.
+        None if neither this batch nor those before have a time.
     """
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))

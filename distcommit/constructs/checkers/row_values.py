@@ -18,7 +18,7 @@ from distcommit.schemas.known_columns import find_column
 from distcommit.schemas.storable_types import is_text, plain_type
 
 _SHOWN = 10
-"""In a rejection reason."""
+"""Maximum number of values in a rejection reason."""
 
 
 class NotNull(RowCheckerSettings):

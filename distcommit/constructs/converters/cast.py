@@ -27,7 +27,7 @@ _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"
 _HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 _MOST_DIGITS = 20
-"""Of a 64-bit integer."""
+"""Maximum number of digits of a 64-bit integer."""
 
 
 class Cast(ConverterSettings):

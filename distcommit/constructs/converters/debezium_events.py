@@ -51,12 +51,12 @@ class _Envelope(msgspec.Struct):
     """A change event.
 
     Attributes:
-        op: of the change.
-        before: the row.
-        after: the row.
-        source: position of the change.
-        transaction: of the change.
-        payload: the event, if its schema is around it.
+        op: the operation.
+        before: the row before the change.
+        after: the row after the change.
+        source: the position of the change in the source.
+        transaction: the transaction of the change.
+        payload: the event itself, if its schema is around it.
     """
 
     op: str | None = None
@@ -69,13 +69,14 @@ class _Envelope(msgspec.Struct):
 
 @dataclass(slots=True)
 class Events:
-    """A batch's events, without tombstones, whose value is null.
+    """The change events of a batch. Tombstones, whose value is null, are left out.
 
     Attributes:
-        rows: their input rows.
-        images: rows as JSON, before a delete, otherwise after; empty for decoded events.
-        sources: operation, source and transaction.
-        rejected: reasons by input row.
+        rows: the input row of each event.
+        images: the row image of each event as JSON: before a delete, otherwise after the change. Empty if the events
+            were decoded before.
+        sources: the operation, the source and the transaction of each event.
+        rejected: rejection reasons by input row.
     """
 
     rows: list[int] = field(default_factory=list)

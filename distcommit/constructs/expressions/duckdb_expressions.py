@@ -34,15 +34,15 @@ _MULTIPLIES = {"unnest", "unlist", "generate_subscripts"}
 
 
 class SqlExpressions:
-    """SQL condition and columns; not picklable, nor shared between threads.
+    """SQL condition and computed columns of records. Not picklable, and not shared between threads.
 
     Args:
-        where: empty for all records.
-        columns: expressions.
+        where: the condition; empty for all records.
+        columns: the expression of each computed column.
 
     Raises:
         ValueError: if a text is not an expression, or needs more than one record.
-        ConfigurationError: without DuckDB.
+        ConfigurationError: if DuckDB is not installed.
     """
 
     def __init__(self, where: str, columns: Mapping[str, str]) -> None:
@@ -125,11 +125,11 @@ class SqlExpressions:
             raise
 
     def evaluate(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array]]:
-        """Return the matching rows and their computed columns.
+        """Return the rows for which the condition is true, and the computed columns of these rows.
 
         Raises:
-            duckdb.Error: for some record.
-            TransientError: of the engine.
+            duckdb.Error: if an expression fails for some record.
+            TransientError: if the engine itself fails.
         """
         result = self._run([batch], batch.schema).combine_chunks()
         columns = [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in result.columns]

@@ -35,16 +35,17 @@ json_reader = lru_cache(64)(JsonReader)
 
 @dataclass(slots=True)
 class InferredFields:
-    """A dataset's inferred fields, not picklable, from the first batch with an object, and with `evolve` from later
-    ones.
+    """The inferred fields of one dataset. Not picklable.
 
-    Each set contains all earlier ones.
+    The fields are inferred from the first batch that contains an object, and with `evolve` also from later batches.
+    Each set of fields contains all earlier sets.
 
     Attributes:
-        evolution: for unknown fields.
-        history: of the sets.
-        names: fields, and names without values so far, which are not searched again.
-        notes: on doubtful types.
+        evolution: the policy for unknown fields.
+        history: the sets of fields.
+        names: the fields, and names whose values were always null or empty. Records are not searched for these names
+            again.
+        notes: notes on doubtful types.
     """
 
     evolution: Evolution
@@ -59,10 +60,11 @@ class InferredFields:
         return None if fields is None else columns_of_fields(fields)
 
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
-        """Infer fields, unless pinned, and read the objects.
+        """Infer fields from the values, unless they are pinned, and read one object from each value. Return the columns
+        and the records.
 
         Raises:
-            RecordError: for too many fields, or with `fail` an unknown one.
+            RecordError: if there are too many fields, or with `fail` an unknown field.
         """
         if self.history.newest is None:
             self.names = self.history.read_newest() or {}

@@ -16,12 +16,12 @@ _FLOATS = json_decoder(float | None)
 
 
 def exact_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value that Arrow converts exactly; Arrow (26.0) changes a decimal with too many digits, or kills the
-    process.
+    """Return a decoded value in a form that Arrow converts exactly. Arrow (26.0) changes a decimal with too many
+    digits, or kills the process.
 
     Raises:
-        ValueError: for too many digits.
-        msgspec.DecodeError: if a float is not a number.
+        ValueError: if a number has more digits than its column.
+        msgspec.DecodeError: if the value of a column of floats is not a number.
     """
     if value is None:
         return None

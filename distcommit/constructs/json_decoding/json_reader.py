@@ -44,9 +44,9 @@ class JsonRecords:
     """Decoded records.
 
     Attributes:
-        columns: by field.
-        rows: of the input; None for equal numbers.
-        rejected: reasons by row.
+        columns: a column for each field.
+        rows: the input row of each record; None if each record has the number of its input row.
+        rejected: rejection reasons by row.
     """
 
     columns: list[pa.Array]
@@ -55,14 +55,14 @@ class JsonRecords:
 
 
 class JsonReader:
-    """Reader of JSON objects, not picklable.
+    """Reader of JSON objects with the fields of a schema. Not picklable.
 
     Args:
-        schema: types of `column_types`, or `arrow.json` for JSON text.
-        exact_floats: whether to reject a number that float64 would round.
+        schema: the columns, of the types in `column_types`, or `arrow.json` for values that are kept as JSON text.
+        exact_floats: whether to reject a number that float64 would round. If false, the number is rounded.
 
     Raises:
-        ValueError: for a type such as binary.
+        ValueError: if JSON cannot represent a type, such as binary.
     """
 
     def __init__(self, schema: pa.Schema, *, exact_floats: bool = False) -> None:

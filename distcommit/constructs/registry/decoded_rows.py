@@ -16,11 +16,11 @@ class DecodedRows:
     """Decoded messages of one schema."""
 
     columns: Sequence[pa.Array]
-    """As long as `rows`."""
+    """Columns with as many values as `rows`."""
     schema: pa.Schema
-    """Of the columns."""
+    """Schema of the columns."""
     rows: Indices
-    """Of the messages in the batch, ascending."""
+    """Rows of the messages in the batch, ascending."""
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, rows: Indices) -> DecodedRows:
@@ -43,13 +43,14 @@ def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
 def with_nulls(
     decoded: Sequence[DecodedRows], nulls: Indices, before: pa.Schema | None, otherwise: Callable[[], pa.Schema]
 ) -> list[DecodedRows]:
-    """Insert rows of nulls with the columns of the message before.
+    """Insert rows of nulls. Each has the columns of the message before it.
 
     Args:
-        decoded: by schema, not empty.
-        nulls: ascending.
-        before: schema before the batch, or None for the first message's.
-        otherwise: schema without any message.
+        decoded: messages of a batch by schema, each with at least one message.
+        nulls: rows without a message, ascending.
+        before: schema of the last message before the batch, for nulls at the start of the batch. If None, these nulls
+            get the schema of the first message in the batch.
+        otherwise: returns the schema of nulls if there is no message at all.
     """
     if not len(nulls):
         return list(decoded)

@@ -70,7 +70,7 @@ class _Types:
     """The types of one schema."""
 
     expansion: Expansion
-    """Counts columns."""
+    """Counter of its columns."""
     within: list[int] = field(default_factory=list)
     """Identities of enclosing schemas, to find recursion."""
 

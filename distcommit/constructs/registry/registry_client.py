@@ -27,7 +27,7 @@ _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.
 _REFUSED = (401, 403)
 _TOPIC = "{topic}"
 MAX_REFERENCES = 500
-"""Of one schema, also through others."""
+"""Maximum number of schemas that one schema refers to, directly or through others."""
 
 
 class UnknownSchemaError(LookupError):
@@ -41,7 +41,7 @@ class RegisteredSchema:
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
-    """For Protobuf, `.proto` or a descriptor in Base64."""
+    """The registered text. For Protobuf, the text of a `.proto` file or a descriptor in Base64."""
     references: tuple[tuple[str, str], ...]
     """Names and texts, each once and after those that it needs."""
 
@@ -181,10 +181,10 @@ class Registry:
         """Return the schema with an id.
 
         Raises:
-            UnknownSchemaError: without it.
+            UnknownSchemaError: if the registry does not have it.
             UnusableSchemaError: if it refers to too many schemas.
-            ConfigurationError: if this client is rejected.
-            TransientError: without an answer, or without any schema.
+            ConfigurationError: if the registry rejects this client.
+            TransientError: if the registry does not answer after the client's own retries, or has no schema at all.
         """
         return self._registered(
             schema_id, self._request(lambda client: client.get_schema(schema_id), f"id {schema_id}")

@@ -54,7 +54,7 @@ class Decoder(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """All nullable."""
+        """Schema of the decoded records; all columns may be null."""
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
         """Yield a `Decoded` for each resulting Arrow schema."""
@@ -77,17 +77,17 @@ class _State:
 
     registry: Registry
     policy: EvolutionSettings
-    """Of the dataset."""
+    """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
     """Decoder, or why there is none, by ids of writer's and pinned schema (0 without)."""
     pinned: dict[tuple[str, int], RegisteredSchema] = field(default_factory=dict)
-    """By subject and version."""
+    """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
     """Columns of the previous record."""
     topic: str = ""
-    """Of the dataset."""
+    """Topic of the current dataset."""
     schemas: AdmittedSchemas = field(default_factory=AdmittedSchemas)
-    """Of the dataset's records."""
+    """Schemas of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
     """Missing ids of the work unit."""
 

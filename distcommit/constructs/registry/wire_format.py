@@ -20,15 +20,15 @@ Indices = NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class Framed:
     schema_id: int
-    """In the registry."""
+    """Id of the schema in the registry."""
     data: NDArray[np.uint8]
-    """Of the whole column."""
+    """Bytes of the whole column."""
     begin: Indices
-    """In `data`, by message."""
+    """Offset of each message in `data`."""
     end: Indices
-    """In `data`, by message."""
+    """Offset of the end of each message in `data`."""
     rows: Indices
-    """In the batch, ascending."""
+    """Row of each message in the batch, ascending."""
 
     def only(self, part: slice) -> Framed:
         return Framed(self.schema_id, self.data, self.begin[part], self.end[part], self.rows[part])
@@ -49,7 +49,7 @@ class Split:
     """A column by schema ids."""
 
     framed: tuple[Framed, ...]
-    """In the order of first rows."""
+    """Messages by schema id, in the order of their first rows."""
     nulls: Indices
     """Rows without a value."""
     rejected: dict[int, str]

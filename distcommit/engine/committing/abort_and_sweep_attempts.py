@@ -79,15 +79,18 @@ def abort_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -
 
 
 def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
-    """Abort an older run's attempts in a bucket, delete its staged files, and return their number.
+    """Abort an older run's attempts in one bucket, and delete its staged files.
 
-    It must have no pending, quarantined or revoking sequence there. If a target is unavailable, nothing is deleted, and
-    the next run repeats the sweep.
+    The older run must have no pending, quarantined or revoking sequence in the bucket. If a target cannot be reached,
+    nothing is deleted, and the next run repeats the sweep.
 
     Args:
-        settings: of this run, which has fenced the bucket.
-        epoch: of the older run.
-        past_states: shared by all buckets.
+        settings: settings of this run, which has fenced the bucket.
+        epoch: epoch of the older run.
+        past_states: task states of past runs, shared by all buckets of the caller.
+
+    Returns:
+        the number of deleted files.
     """
     fs, roots = settings.store.fs, settings.store.roots
     noted = noted_attempts(fs, roots.staging, epoch, bucket)
@@ -103,15 +106,15 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
 
 
 def abort_unsealed(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
-    """Abort an older run's attempts that no pending, quarantined or revoking sequence contains.
+    """Abort an older run's attempts in one bucket that no pending, quarantined or revoking sequence contains.
 
-    Staged files stay until the sweep. Notes of attempts that have not ended stay, because their process may still
-    write.
+    Staged files stay until the bucket is swept. The notes of attempts that have not ended also stay, because a process
+    of the older run may still write.
 
     Args:
-        settings: of this run, which has fenced the bucket.
-        epoch: of the older run.
-        past_states: shared by all buckets.
+        settings: settings of this run, which has fenced the bucket.
+        epoch: epoch of the older run.
+        past_states: task states of past runs, shared by all buckets of the caller.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

@@ -18,11 +18,11 @@ from distcommit.steps.step_execution import Execution, held_back_by
 
 
 class AtomicGroup(NamedTuple):
-    """A run's held sequences in a commit group.
+    """The held sequences of one run in one commit group.
 
     Attributes:
-        epoch: of the run.
-        group: from `CommitGroups.group_of`.
+        epoch: the run that sealed the sequences.
+        group: name of the commit group (`CommitGroups.group_of`).
     """
 
     epoch: int

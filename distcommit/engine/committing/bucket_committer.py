@@ -47,15 +47,15 @@ _RELEASE = "restore the missing data and release the dataset with retry, or acce
 
 
 class BucketCommitter:
-    """A run's committer of one bucket.
+    """The committer of one bucket in one run.
 
     Args:
-        observer: of sequences.
-        plans: of the bucket; empty to only replay.
-        tables: task states, shared by a task.
+        observer: receives events of sealed, done and quarantined sequences.
+        plans: plans of the bucket's datasets; empty if the committer only replays older sequences.
+        tables: task states, shared by all committers of a task.
 
     Attributes:
-        tally: counts and failures.
+        tally: counts of this committer, and reasons of its failures.
         log: log of the bucket.
     """
 

@@ -48,14 +48,15 @@ def build_sequence(
     replacement: StagedFile | None = None,
     attempts: Sequence[TaskState] = (),
 ) -> tuple[SealedSequence, list[CommitStep]]:
-    """Return the sequence of a ready dataset, and its steps, which at-least-once does not store.
+    """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
     Args:
-        state: as stored.
+        state: stored state of the dataset.
         ready: winning attempts.
-        staged: files of the dataset.
-        replacement: tombstone of replaced files, whose step comes last, so that abandoning undoes it first.
-        attempts: at all of its work units.
+        staged: staged files of the dataset.
+        replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes
+            last, so that abandoning the sequence undoes it first.
+        attempts: task states of all attempts at the dataset's work units.
     """
     steps = _steps(settings, context, state, ready.winners, staged.is_complete)
     if replacement is not None:

@@ -26,9 +26,9 @@ class NotCommitted(NamedTuple):
     """Why a run commits nothing of a dataset.
 
     Attributes:
-        reason: for reports.
-        failed: by an error.
-        run: results of the work units; None if nothing failed.
+        reason: why.
+        failed: whether an error is the cause.
+        run: the results of the work units; None if nothing failed.
     """
 
     reason: str

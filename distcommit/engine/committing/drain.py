@@ -88,9 +88,9 @@ class _BucketResult:
 
     Attributes:
         work: report of this call.
-        outcome: counts of datasets.
-        is_complete: whether this run can do no more.
-        rows: of outcomes.
+        outcome: counted outcomes of the bucket's datasets.
+        is_complete: whether this run has finished all that it can finish.
+        rows: outcomes of the bucket's datasets as rows.
     """
 
     work: Report

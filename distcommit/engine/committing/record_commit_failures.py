@@ -28,10 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[SequenceName, Failure]) -> BatchedWork[None]:
-    """Record, once and for `status`, why sequences stay pending without a failed attempt; other errors are only logged.
+    """Record why sequences stay pending although no attempt counts as failed, so that `status` can report it.
+
+    A reason that is recorded already is not repeated. If the log cannot be written, the failure is only logged.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
     """
     try:
         for outage in {failure.outage for failure in unfinished.values()}:
@@ -53,10 +55,13 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
 def record_failed_attempt(
     log: CommitLog, epoch: int, name: SequenceName, failure: Failure, max_attempts: int
 ) -> BatchedWork[DatasetStatus]:
-    """Record this run's failed attempt once, and return the status; the last attempt, or a loss, quarantines.
+    """Record this run's failed attempt at a sequence, once. The last attempt, or a loss, quarantines its dataset.
+
+    Returns:
+        the dataset's new status.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
     """
     fold = yield from log.settle(
         partial(
@@ -85,21 +90,24 @@ def record_failures(
     last: bool,
     progressed: Collection[SequenceName] = (),
 ) -> BatchedWork[dict[str, Failure]]:
-    """Report and record failed sequences; return failures by dataset.
+    """Report failed sequences and record them in the bucket's log.
 
-    A lost one is quarantined at once. Any other failure counts only in replay, and only if no outage, program version
-    or sink setting caused it and the commit has made no progress.
+    A lost sequence is quarantined at once. Any other failure counts as a failed attempt only in replay, and only if no
+    outage, program version or sink setting caused it and the commit has made no progress.
 
     Args:
-        failed: errors.
-        loaded: readable steps.
-        tally: for counts, reasons and events.
-        replaying: whether an older run sealed them.
-        last: whether this run tries no more, so that reasons are recorded.
-        progressed: sequences with changed steps.
+        failed: error of each sequence.
+        loaded: steps of the sequences whose steps could be read.
+        tally: receives counts, reasons and events.
+        replaying: whether an older run sealed the sequences.
+        last: whether this run does not try the sequences again. If so, the reason why they stay pending is recorded.
+        progressed: sequences with a recorded change of their steps.
+
+    Returns:
+        the failures, by dataset.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
     """
     for name, error in failed.items():
         hand_back(settings, error)

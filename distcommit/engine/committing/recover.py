@@ -63,7 +63,7 @@ class RecoverReport(msgspec.Struct, frozen=True):
     report: Report
     """Counts and reasons."""
     oldest_held_epoch: int = 0
-    """Of held sequences; 0 for none."""
+    """Oldest epoch of a held sequence; 0 if there is none."""
     dead_epoch: int = 0
     """Epoch of the previous run if the job log lacks its end; else 0."""
 
@@ -131,15 +131,15 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _RecoveryContext:
-    """What a partition reads once.
+    """Inputs that a partition reads once, before it recovers its buckets.
 
     Attributes:
-        job_fold: with this run's fence.
-        staged: epochs.
-        ended_epoch: newest end marked in the output.
-        manifest: of the previous snapshot.
-        past: states, on demand.
-        killed: run to resume, or None.
+        job_fold: state of the job log, which includes this run's fence.
+        staged: epochs that have staged files.
+        ended_epoch: the newest run that has marked its end in the output.
+        manifest: manifest of the previous snapshot.
+        past: task states of past runs, read on demand.
+        killed: the killed run whose finished work units this run seals; None if there is none.
     """
 
     job_fold: Fold
@@ -151,13 +151,13 @@ class _RecoveryContext:
 
 
 def _job_fold(settings: RunSettings) -> Fold:
-    """Return the job log's state with this run's fence.
+    """Return the state of the job log, which must include this run's fence.
 
     Only then is it certain that an older run without a decision in the log can never decide to publish.
 
     Raises:
-        FencedError: for a newer run's fence.
-        TransientError: without this run's fence.
+        FencedError: if a newer run has fenced the job log.
+        TransientError: if this executor reads a job log without this run's fence.
     """
     log = settings.store.job_log(settings.epoch)
     fold = log.refresh()

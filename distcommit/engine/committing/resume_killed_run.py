@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KilledRun:
-    """The previous run, killed after planning.
+    """The previous run, which was killed after its plan was valid.
 
     Attributes:
-        settings: with its run id and epoch.
-        plans: of that run.
+        settings: this run's settings with the run id and epoch of the killed run.
+        plans: the plans of the killed run.
     """
 
     settings: RunSettings
@@ -91,13 +91,14 @@ def _differ(before: RunBeginning, now: RunBeginning) -> bool:
 def seal_finished_work(
     settings: RunSettings, killed: KilledRun, bucket: int, log: CommitLog, past: PastStates, tally: Tally
 ) -> BatchedWork[Fold]:
-    """Seal a killed run's finished work units in a fenced bucket; return the state.
+    """Seal the finished work units of a killed run in a bucket that this run has fenced. Return the log's state.
 
     If plans or task states cannot be read, nothing is sealed.
 
     Args:
-        settings: of this run.
-        tally: for notes.
+        settings: settings of this run.
+        past: task states of past runs.
+        tally: receives a note for each dataset.
     """
     fold = log.refresh()
     try:

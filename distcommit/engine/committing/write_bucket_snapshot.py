@@ -24,14 +24,15 @@ def write_bucket_snapshot(
     decided: Collection[int],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Write a bucket's delta and set the tally's entry.
+    """Write the bucket's snapshot delta, and set the tally's snapshot entry to it.
 
-    If that fails, readers keep the previous snapshot. A newer run's fence leaves no entry.
+    If the delta cannot be written, readers keep the previous snapshot, and the run continues. If a newer run has
+    fenced the bucket, the tally gets no entry.
 
     Args:
-        before: previous manifest.
-        decided: epochs with decided held sequences.
-        tally: for entry or failure.
+        before: manifest of the previous snapshot.
+        decided: epochs whose held sequences are decided.
+        tally: receives the entry, or a note about the failure.
     """
     former = before.buckets.get(bucket) if before is not None else None
     try:

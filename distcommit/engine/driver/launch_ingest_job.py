@@ -27,17 +27,19 @@ logger = logging.getLogger(__name__)
 
 
 def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
-    """Launch the ingest job, and record durably that ingest has ended, also if it fails.
+    """Launch the ingest job, and record durably that ingest has ended. Complete datasets are committed even if the job
+    fails.
 
-    If work units have killed a task's workers too often, the job is launched again, with markers of the work units
-    being read. Further launches leave out suspects, at which a worker died, up to `MAX_SUSPECTS`, and read them alone
-    at the end. Each further launch requires a new suspect.
+    A job fails if work units have killed the workers of one task as often as Spark retries a task. The job is then
+    launched again. In the second launch each task writes down which work unit it reads, so that a work unit at which a
+    worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
+    suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
 
     Returns:
-        reports, and the last launch's error or an empty text.
+        the reports of the tasks, and the error of the last launch; empty if it succeeded.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced this one.
     """
     store, error, is_over, dead = settings.store, "", False, WorkerDeaths()
     reports: list[Report] = []

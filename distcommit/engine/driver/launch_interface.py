@@ -1,4 +1,4 @@
-"""How the engine runs functions on many machines."""
+"""The interface by which the engine runs its functions on many machines."""
 
 from __future__ import annotations
 

@@ -20,10 +20,12 @@ class Phase:
         self.report = Report()
 
     def collect(self, reports: Sequence[Report]) -> Report:
-        """Report events, and return the sum of reports, which the last call makes the phase's result.
+        """Report the tasks' events to the observer, and return the sum of the tasks' reports.
+
+        The sum of the last call is the result of the phase.
 
         Raises:
-            FencedError: for a newer run's fence.
+            FencedError: if a newer run has fenced this one.
             StaleStoreError: if the output is older than the store.
         """
         left_out: Counter[str] = Counter()
@@ -46,7 +48,7 @@ class Phases:
     """Reports the start and the end of each phase.
 
     Attributes:
-        seconds: by completed phase.
+        seconds: duration of each completed phase, by name.
     """
 
     def __init__(self, clock: Clock, observer: Observer) -> None:

@@ -59,24 +59,24 @@ class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
     run_id: str
     """Unique id."""
     epoch: int
-    """Fencing number."""
+    """The run's fencing number."""
     succeeded: bool
     """Whether all buckets were recovered, without open sequences."""
     totals: RunCounts
     """Sequences replayed, dropped and left, datasets quarantined, files swept."""
     reasons: Reasons = Reasons()
-    """Of open sequences or buckets."""
+    """Why sequences were left or buckets were not recovered."""
     notes: Reasons = Reasons()
     """Facts that are not failures."""
     oldest_held_epoch: int = 0
-    """Of held sequences; 0 for none."""
+    """Oldest epoch of a held sequence; 0 if there is none."""
 
 
 class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     run_id: str
     """Unique id."""
     epoch: int
-    """Fencing number."""
+    """The run's fencing number."""
     succeeded: bool
     """Whether every planned dataset is published or unchanged, and no sequence is pending."""
     decided: bool
@@ -85,19 +85,19 @@ class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     `totals.datasets_held` counts ready datasets; `reasons` name the others.
     """
     seconds: dict[str, float]
-    """Of completed phases."""
+    """Duration of each completed phase, by name."""
     totals: RunCounts
-    """Of all phases."""
+    """Counts of all phases."""
     commits: list[dict[str, int]]
     """Process ids and number of steps of each task that executed any."""
     error: str = ""
-    """Of the ingest job; empty for none."""
+    """Why the ingest job failed; empty if it did not."""
     reasons: Reasons = Reasons()
-    """Of incomplete datasets or buckets."""
+    """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
     """Facts that are not failures."""
     oldest_held_epoch: int = 0
-    """Of older runs' held sequences; 0 for none."""
+    """Oldest epoch of a held sequence of an older run; 0 if there is none."""
 
 
 def new_run_id() -> str:
@@ -158,19 +158,19 @@ def run(
     fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """Run all phases of a job with a fenced epoch; pending sequences are replayed first.
+    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed before planning.
 
     Args:
-        launch: on Spark, `SparkLaunch`.
-        settings: with the epoch.
-        max_seconds: of reading from the start of ingest; 0 for no limit.
-        fixed: settings that give state its meaning, recorded by the first run.
-        observer: gets no `RunEnded` after an exception.
+        launch: runs executor functions; on Spark, `SparkLaunch`.
+        settings: settings of the run, with its epoch.
+        max_seconds: seconds from the start of ingest after which tasks stop reading; 0 for no limit.
+        fixed: settings that give stored state its meaning. The first run records them, later runs must have them.
+        observer: receives the run's events; no `RunEnded` if an exception ends the run.
 
     Raises:
-        ConfigurationError: if settings, source or commit groups are not those of the store, or executors report
-            different sources. Nothing is planned.
-        FencedError: if a newer run has begun, which replays what this one has sealed.
+        ConfigurationError: if settings, source or commit groups are not those that filled the store, or executors
+            report different sources. Nothing is planned.
+        FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
         StaleStoreError: if the output is older than the store. Nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything.
     """

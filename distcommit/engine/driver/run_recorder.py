@@ -58,14 +58,15 @@ _NO_FACTS = RunFacts()
 def recorded_run(
     settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Report and record start and end of a run, whose normal end must report `RunEnded`.
+    """Report and record the start and the end of a run. A run that ends normally must report its own end (`RunEnded`).
 
     Args:
-        user: user or service.
-        facts: for the start.
+        user: the user or service that gave the command.
+        observer: the observer; None for none.
+        facts: further facts for the record of the start.
 
     Yields:
-        the observer to report to.
+        the observer that the run must report to.
     """
     store, clock = settings.store, settings.clock
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, user, clock.now_ms())

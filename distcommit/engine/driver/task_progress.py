@@ -92,14 +92,15 @@ def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
 
 @contextlib.contextmanager
 def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
-    """Report progress about twice a second, from a folder that the block owns.
+    """Create the run's progress folder, report the tasks' progress about twice a second, and delete the folder at the
+    end.
 
     Args:
-        observer: of all events.
-        look: whether to read the files, in O(tasks) each time.
+        observer: receives all events of the run and the progress.
+        look: whether to read the progress files, which costs O(tasks) each time.
 
     Yields:
-        the observer to report to.
+        the observer that the run must report to.
     """
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)

@@ -15,16 +15,16 @@ from distcommit.core.records.run_reasons import Reasons
 from distcommit.engine.run_events import Event, Observer, TaskEvent
 
 MAX_EVENTS = 20
-"""Of each type in a report, which bounds the driver's memory."""
+"""Maximum number of events of each type in one report. Keeps the driver's memory O(tasks)."""
 
 
 class Report(msgspec.Struct, frozen=True):
     """A task's report on a phase, or a sum."""
 
     counts: RunCounts = RunCounts()
-    """Of the phase."""
+    """Counts of the phase."""
     reasons: Reasons = Reasons()
-    """Of incomplete datasets or buckets."""
+    """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
     """Facts that are not failures."""
     fenced: str = ""
@@ -32,11 +32,11 @@ class Report(msgspec.Struct, frozen=True):
     stale: str = ""
     """Error text of an older output."""
     partition: int = -1
-    """Of the task; -1 in a sum."""
+    """Number of the partition or task; -1 in a sum."""
     worker_pid: int = 0
-    """Of the Python worker; 0 in a sum."""
+    """Process id of the Python worker; 0 in a sum."""
     daemon_pid: int = 0
-    """Of the worker's parent; 0 in a sum."""
+    """Process id of the worker's parent; 0 in a sum."""
     events: tuple[TaskEvent, ...] = ()
     """The first of each type; empty in a sum."""
     events_left_out: dict[str, int] = {}
@@ -44,14 +44,14 @@ class Report(msgspec.Struct, frozen=True):
     heads: tuple[Head, ...] = ()
     """Durable heads of buckets."""
     snapshots: tuple[BucketSnapshot, ...] = ()
-    """Of the buckets."""
+    """Snapshot entries of the reported buckets."""
 
 
 class Tally:
-    """Observer that collects a task's report; not thread-safe.
+    """Observer of a task that collects the task's report. Not thread-safe.
 
     Args:
-        observer: of all events. Without one, the first of each type are reported.
+        observer: receives all events. Without an observer, the first events of each type become part of the report.
     """
 
     def __init__(self, observer: Observer | None = None) -> None:

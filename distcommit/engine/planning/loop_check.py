@@ -13,13 +13,14 @@ from distcommit.pipeline.task_flow import TaskFlow
 
 @dataclass(slots=True)
 class LoopCheck:
-    """The check of planned datasets.
+    """Checks planned datasets for loops.
 
-    Source and sink use one system if they have an address in common, or facts of the source, such as a cluster's id,
-    are true for the sink. Two lists of brokers may have no address in common.
+    Source and sink use the same system if their settings have an address in common, or if the facts that the source
+    reports of its system, such as a cluster's id, are also true for the sink's. Facts are needed because two lists of a
+    cluster's brokers may have no address in common.
 
     Attributes:
-        flow: of the job.
+        flow: source, converters, checkers, fork and sinks of the job.
     """
 
     flow: TaskFlow

@@ -20,13 +20,13 @@ LARGEST_SIZE = 1 << 53
 def check_plan(
     planned: object, owned: Callable[[str], bool], before: Container[str], groups: CommitGroups
 ) -> DatasetPlan | DatasetProblem | SkippedDataset:
-    """Return the plan as stored, or a replacing problem or skip.
+    """Return the plan as it is stored, or the problem or the skip that replaces it.
 
     Args:
-        planned: from the source.
-        owned: whether a dataset is the caller's.
-        before: datasets with plans.
-        groups: rule for commit groups; every dataset must have one.
+        planned: the value that the source returned.
+        owned: returns whether a dataset belongs to the caller's buckets.
+        before: datasets that have a plan already.
+        groups: the job's rule for commit groups; every dataset must have a commit group.
     """
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)

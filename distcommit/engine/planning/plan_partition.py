@@ -60,17 +60,17 @@ class PlanReport(msgspec.Struct, frozen=True):
     report: Report
     """Counts and reasons."""
     files: dict[int, str] = {}
-    """By bucket."""
+    """Plan file by bucket."""
     loads: dict[int, int] = {}
-    """By bucket."""
+    """Amount to read, by bucket."""
     largest: tuple[tuple[int, int, str], ...] = ()
     """(load, bucket, work unit id)."""
     failure: str = ""
-    """Of the source; empty for none."""
+    """Why the source could not be planned; empty if it could."""
     storage_failure: str = ""
-    """Of storing; empty for none."""
+    """Why the plan could not be stored; empty if it could."""
     source_facts: dict[str, FixedSetting] = {}
-    """By the setting that records them."""
+    """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
     """A dataset in another bucket than its commit group's; empty for none."""
     suspects: int = 0

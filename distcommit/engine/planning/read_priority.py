@@ -24,12 +24,12 @@ def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
 
 
 def with_priorities(freshness: Freshness, plans: Sequence[DatasetPlan], lags: Mapping[str, Lag]) -> list[DatasetPlan]:
-    """Set priorities: a dataset's lag divided by its target; 0 without one.
+    """Return the plans with read priorities: a dataset's lag divided by its freshness target; 0 without a target.
 
-    A backlog has -1 to 0. An unknown lag is one second.
+    A dataset with a backlog gets a priority from -1 to 0, in the same order. An unknown lag counts as one second.
 
     Args:
-        lags: by dataset.
+        lags: lags by dataset URN.
     """
     prioritized: list[DatasetPlan] = []
     for plan in plans:

@@ -60,14 +60,15 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
 
 
 def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentUnits, ...]:
-    """Return the lent ranges in O(buckets + partitions).
+    """Return the ranges that are read by another partition than the owner of the bucket. Costs O(buckets + partitions).
 
-    A partition above 9/8 of the mean load keeps its share, from its first bucket on. Those below take the rest. In the
-    end each is at most 1/8, or one work unit, above.
+    The share of a partition is the mean load. A partition whose load exceeds its share by more than 1/8 keeps work
+    units up to its share, from its first bucket on, and lends the others. Partitions below their shares take them, up
+    to their shares. In the end each partition is at most 1/8, or one work unit, above its share.
 
     Args:
-        loads: without work units of large tasks.
-        largest: of these; a share is never smaller.
+        loads: load of each bucket, without the work units of large tasks.
+        largest: load of the largest of these work units; a share is never smaller.
     """
     load_of_partition: list[int] = [0] * partitions
     for bucket, load in loads.items():
@@ -102,11 +103,12 @@ def _excess_ranges(
 
 
 def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions: int) -> list[int]:
-    """Return the buckets that a task may read, those of one owner (and file) together.
+    """Return the buckets of which a task may read work units. Buckets of one owner are adjacent, because they share a
+    file.
 
     Args:
-        task: its number.
-        owned: by its partition; empty for a task of large work units.
+        task: number of the ingest task.
+        owned: buckets of the task's partition; empty for a task of large work units.
     """
     if task < len(manifest.large_units):
         lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large_units[task]}, list[int]()

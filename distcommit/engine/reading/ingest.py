@@ -45,13 +45,14 @@ logger = logging.getLogger(__name__)
 
 
 def ingest_partition(settings: RunSettings, task: int) -> Report:
-    """Run an ingest task.
+    """Run one ingest task: read its work units one after the other, and commit in between.
 
-    The first `len(manifest.large_units)` read large work units, others those of buckets owned or borrowed. The drain
-    repeats failed commits. A newer run's fence ends it early, in the report.
+    Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
+    buckets that their partition owns or borrows. The drain repeats a failed commit. The fence of a newer run ends the
+    task early and is in the report.
 
     Raises:
-        NodeFailedError: to repeat the rest elsewhere; finished work is stored.
+        NodeFailedError: if the node may have failed and another executor repeats the task. Finished work is stored.
     """
     ingest = _IngestTask(settings, task)
     try:

@@ -31,17 +31,17 @@ def record_read_failures(
     not_committed: Mapping[str, NotCommitted],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Record, in one record, unread datasets; report those that stop.
+    """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
 
-    Other errors are only logged, as only failure counts need the record.
+    If the log cannot be written, the error is only logged: only failure counts depend on the record.
 
     Args:
-        log: as the drain has read it.
-        not_committed: reasons by dataset.
-        tally: for stopped datasets.
+        log: log of the bucket, as the drain has read it.
+        not_committed: by dataset, why this run commits nothing.
+        tally: receives a reason for each stopped dataset.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
     """
     try:
         failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed))

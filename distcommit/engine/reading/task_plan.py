@@ -22,17 +22,19 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
 
 
 class TaskPlan:
-    """An ingest task's work, without unreadable buckets, which the drain reads again.
+    """The work of one ingest task.
+
+    A bucket whose plan cannot be read is left out. Its datasets fail in the drain, which reads the plan again.
 
     Args:
-        task: its number; `settings.alone` limits it.
+        task: number of the task. `settings.alone` limits the task to one work unit.
 
     Attributes:
-        owned: buckets of its partition.
-        plans: of owned buckets, and others' with work units to read.
-        units: in order.
-        bucket_of: by dataset.
-        tasks: their number.
+        owned: the buckets that the task's partition owns.
+        plans: by bucket: all plans of owned buckets, and of other buckets the plans whose work units this task reads.
+        units: the work units that the task reads, in order.
+        bucket_of: the bucket of each dataset that the task reads.
+        tasks: number of tasks.
     """
 
     def __init__(self, settings: RunSettings, task: int) -> None:

@@ -166,10 +166,10 @@ def has_died(settings: RunSettings, epoch: int) -> bool:
 
 
 class EarlierSuspects:
-    """Suspects of runs whose processes all died, and the last run's killers.
+    """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
 
     Args:
-        states: of the partition, by bucket.
+        states: stored states of the partition's datasets, by bucket.
     """
 
     def __init__(self, settings: RunSettings, states: Mapping[int, Mapping[str, DatasetState]]) -> None:

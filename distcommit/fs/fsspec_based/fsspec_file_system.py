@@ -62,10 +62,10 @@ _LOGON_FAILURE = 0xC000006D
 
 
 def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
-    """Return the class of a URL scheme.
+    """Return fsspec's class for a URL scheme.
 
     Raises:
-        ConfigurationError: without class or package, or if it inherits `mv`.
+        ConfigurationError: if fsspec has none, its package is missing, or the class inherits `mv`.
     """
     try:
         kind: type[AbstractFileSystem] = get_filesystem_class(scheme)
@@ -92,14 +92,14 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
 
 
 class FsspecFileSystem(NetworkFileOperations):
-    """A file system of fsspec, picklable, connected at each process's first call.
+    """A file system of fsspec. Connects at the first call in each process. Picklable if its class can be imported.
 
     Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>` and the files in ~/.config/fsspec).
 
     Args:
-        kind: from `fsspec_class`.
-        scheme: of the URL.
-        authority: before the path.
+        kind: the class, from `fsspec_class`.
+        scheme: the URL's scheme.
+        authority: the URL's part before the path. Paths exclude it.
     """
 
     has_folders = True

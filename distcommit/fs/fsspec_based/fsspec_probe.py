@@ -34,10 +34,10 @@ _TIMEOUT_S = 120
 
 
 def probe(fs: FileSystem, folder: str) -> None:
-    """Test a file system in a new folder, which the caller deletes.
+    """Test a file system in `folder`, a new folder that the caller deletes.
 
     Raises:
-        ConfigurationError: without a capability.
+        ConfigurationError: if a capability is missing.
         OSError: if the folder cannot be written at all.
     """
     fs.make_folders(folder)

@@ -27,9 +27,9 @@ class InputFile(Struct, frozen=True):
     """A file's state in a listing.
 
     Attributes:
-        size_bytes: of the file.
-        mtime_ns: nanoseconds since 1970, rounded to the microsecond.
-        etag: of the contents; empty for none.
+        size_bytes: size of the file in bytes.
+        mtime_ns: modification time, nanoseconds since 1970, rounded to the microsecond.
+        etag: the file system's identifier of the contents; empty if it has none.
     """
 
     size_bytes: int

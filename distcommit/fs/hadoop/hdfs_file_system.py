@@ -51,10 +51,10 @@ class HdfsWriter(Protocol):
 
 
 class HdfsCalls(Protocol):
-    """Requests to the NameNode, with errors of `hdfs_error`.
+    """Requests to the NameNode, one for each method. Errors are those of `hdfs_error`.
 
     Attributes:
-        has_file_ids: in the status of files.
+        has_file_ids: whether the status of a file contains its id.
     """
 
     scheme: str

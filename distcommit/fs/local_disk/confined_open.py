@@ -24,15 +24,15 @@ _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
 def open_below(root: str, folder: str, *, readable: bool = False) -> int:
-    """Open a root or a folder beneath it; the caller closes the descriptor.
+    """Open a root or a folder beneath it, and return the descriptor, which the caller closes.
 
     Args:
-        root: absolute; may contain links.
-        folder: begins with the root; links inside are followed.
-        readable: to be listed.
+        root: an absolute path, which may contain links.
+        folder: the root, or a path that begins with it. A link that stays inside the root is followed.
+        readable: whether the folder will be listed.
 
     Raises:
-        OutsideRootError: for a link out of the root, or a mount point.
+        OutsideRootError: if a component below the root is a link out of it, or a mount point.
         FileNotFoundError: if the folder does not exist.
     """
     flags = _READABLE if readable else _REFERENCE

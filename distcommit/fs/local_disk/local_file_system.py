@@ -25,13 +25,13 @@ _SYNCFS_ABOVE = 16
 
 
 class LocalFileSystem:
-    """Files on this machine, or on a mount that every executor has at the same path.
+    """Files on this machine, or on a POSIX mount that every executor has at the same path.
 
     Args:
-        calls: of the system.
-        durable: whether to sync. If False, a crash of the machine (not a process) may lose published data.
-        parallel_calls: more than 1 only helps on a network mount.
-        parallel_buckets: of a task, likewise.
+        calls: the system calls to use.
+        durable: whether to sync. If False, a crash of the machine (not of a process) may lose published data.
+        parallel_calls: number of concurrent calls; more than 1 only helps on a network mount.
+        parallel_buckets: number of buckets that a task works on concurrently, with the same rule.
     """
 
     scheme = "file"

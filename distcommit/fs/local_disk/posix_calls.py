@@ -20,7 +20,7 @@ _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _WORKING_FOLDER = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # three times as fast as os.fsencode
 _witnesses: dict[int, int] = {}
-"""By device, open until the process ends (see `_witness`)."""
+"""Descriptors for `syncfs` by device, open until the process ends. See `_witness`."""
 
 
 class PosixCalls(Protocol):

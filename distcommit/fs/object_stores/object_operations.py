@@ -16,7 +16,7 @@ CALLS = 32
 """Most concurrent requests."""
 
 PART_BYTES = 8 << 20
-"""Of a large object."""
+"""Size in bytes of the parts in which a large object is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,9 @@ class ObjectHead:
     """State of an object, without its bytes.
 
     Attributes:
-        size_bytes: of the object.
-        etag: without quotes.
-        metadata: from the writer.
-        generation: of the object in Google Cloud Storage; empty elsewhere.
+        size_bytes: size of the object in bytes.
+        etag: ETag without quotes.
+        metadata: the metadata that the writer set.
     """
 
     size_bytes: int

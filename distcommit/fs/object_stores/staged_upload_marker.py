@@ -19,14 +19,14 @@ class UploadMarker(msgspec.Struct, frozen=True):
     """Marker of a staged file.
 
     Attributes:
-        version: of the format.
-        upload_id: of the upload.
-        target: path to publish at.
-        object_id: in the published object's metadata.
-        closed: whether all bytes were uploaded, and the next fields are set.
-        parts: ETags in order.
-        size_bytes: of the file.
-        checksum: xxh3-64 of all bytes.
+        version: format version.
+        upload_id: id of the upload.
+        target: path at which the file is published.
+        object_id: id in the metadata of the published object.
+        closed: whether all bytes were uploaded. Only then are the following fields set.
+        parts: ETags of the parts in order.
+        size_bytes: size of the file.
+        checksum: xxh3-64 over all bytes.
     """
 
     version: int

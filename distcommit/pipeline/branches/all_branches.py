@@ -49,18 +49,18 @@ _Output = tuple[Sequence[TracedBatch], Rejections]
 
 
 class Branches:
-    """All branches of one attempt, from `open` on.
+    """All branches of one attempt at a work unit. Call `open` first.
 
     After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` has returned True.
 
-    A reprocess unit has only the branch that rejected its records, to which all errors belong, or all branches if all
-    rejected them.
+    A reprocess unit reads rejected records again. It has only the branch that rejected them, and all errors belong to
+    it. If all branches rejected the records, the unit has all branches.
 
     Args:
-        identity: of the attempt.
+        identity: run, work unit and attempt.
 
     Attributes:
-        pipelines: one for each branch.
+        pipelines: the branches.
     """
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
@@ -97,13 +97,13 @@ class Branches:
             self.pipelines[0].note_holes(holes)
 
     def route(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
-        """Pass a batch, with the holes before its end, through constructs to the writers.
+        """Pass a batch through converters, checkers and the fork to the writers, with the holes before its end.
 
-        Writers receive it only after all of it has passed.
+        Writers receive the batch only after all of it has passed all converters and checkers.
 
         Raises:
-            RecordError: for a rejected record that must fail the work unit.
-            ConfigurationError: if a construct fails, breaks its contract, or exceeds its time limit.
+            RecordError: if a rejected record must fail the work unit.
+            ConfigurationError: if a converter, checker or fork fails, breaks its contract, or exceeds its time limit.
         """
         self._schema = batch.schema
         if self._is_plain:

@@ -29,27 +29,28 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 
 @dataclass(slots=True)
 class BranchPipeline:
-    """One branch in one attempt, which fails by errors raised here.
+    """One branch in one attempt at a work unit.
 
-    If it failed in an earlier attempt (`branch.error`), it is *diverted*: it rejects all records into the error branch.
+    An error raised here fails the branch. If the branch failed in an earlier attempt at this work unit
+    (`branch.error`), the branch is *diverted*: it rejects all records, and its writer writes to the error branch.
 
     Attributes:
-        branch: of the flow.
-        unit: to process.
-        construct_seconds: limit for each construct and batch; 0 for none.
-        chain: in progress.
-        checks: in progress.
-        writer: once it is open.
-        read: input records.
-        written: records.
-        rejected: input records.
-        with_output: input records with at least one written record.
-        filtered: offsets of input records without.
-        outcomes: of task checkers.
-        writing_s: in the writer.
-        writer_properties: once it is prepared.
-        error: of the branch.
-        error_construct: that failed.
+        branch: the branch of the task flow.
+        unit: the work unit.
+        construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
+        chain: the converters and row checkers in progress.
+        checks: the task checkers in progress.
+        writer: the sink's writer, once it is open.
+        read: input records that the branch received.
+        written: records passed to the writer.
+        rejected: rejected input records.
+        with_output: input records that resulted in at least one written record.
+        filtered: offsets of the input records that resulted in no written record.
+        outcomes: results of the task checkers.
+        writing_s: seconds spent in the writer.
+        writer_properties: the properties that the writer recorded, once it is prepared.
+        error: why the branch failed.
+        error_construct: the converter, checker or writer that failed.
     """
 
     branch: Branch
@@ -78,7 +79,7 @@ class BranchPipeline:
 
     @property
     def counts(self) -> BranchCounts:
-        """Of input records so far."""
+        """The counts of input records so far."""
         return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.with_output)
 
     @contextmanager
@@ -112,11 +113,11 @@ class BranchPipeline:
         schema: pa.Schema | None,
         schema_store: SchemaStore | None = None,
     ) -> None:
-        """Start the work unit in all constructs, and open the writer.
+        """Start the work unit in all converters and checkers, and open the writer with the schema of its records.
 
         Args:
-            open_writer: gets the schema, or None if only records determine it.
-            schema: of the input, or None.
+            open_writer: opens the writer; its argument is the schema, or None if only the records determine it.
+            schema: the schema of the branch's input, or None.
             schema_store: where converters keep schemas.
         """
         for stage in self.stages:
@@ -150,11 +151,11 @@ class BranchPipeline:
             return self.chain.run(batches)
 
     def write(self, traceds: Sequence[TracedBatch], origins_of: Callable[[Rows | None], Origins | None]) -> None:
-        """Pass records to task checkers and writer in source order.
+        """Pass records to the task checkers and the writer in source order.
 
         Args:
-            traceds: of one batch.
-            origins_of: returns source positions of rows.
+            traceds: output of the chain for one batch.
+            origins_of: returns the source positions of records, given the rows that they came from.
         """
         if not traceds or self.writer is None:
             return

@@ -24,8 +24,8 @@ class Rejection:
     """The rejection of an input record.
 
     Attributes:
-        construct: its name.
-        reason: for the error branch.
+        construct: name of the converter, checker or fork.
+        reason: why it rejected the record.
     """
 
     construct: str
@@ -69,14 +69,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt.
+    """A chain of converters and checkers in one attempt.
 
     Attributes:
-        stages: in order.
-        unit: to process.
-        seconds: limit of each on a batch; 0 for none.
-        tallies: by stage.
-        at: current or last stage.
+        stages: the converters and checkers, in order.
+        unit: the work unit.
+        seconds: seconds that each may work on a batch; 0 for no limit.
+        tallies: counts of each stage.
+        at: the stage that is running, or that ran last.
     """
 
     stages: Sequence[Stage]

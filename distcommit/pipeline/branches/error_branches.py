@@ -13,7 +13,7 @@ from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.sink import AttemptFiles
 
 Rejections = Mapping[int, Rejection]
-"""By row of the extractor's batch."""
+"""Rejections by row of the extractor's batch."""
 
 
 class ErrorBranches:
@@ -39,11 +39,11 @@ class ErrorBranches:
         return self._writers[name]
 
     def divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected records of a batch, unchanged and in order.
+        """Write rejected records of the input batch, unchanged and in source order, to the error branches.
 
         Args:
             batch: the extractor's batch.
-            rejected: by branch; an empty name for all.
+            rejected: the rejections of each branch, by its name; of all branches, with an empty name.
         """
         for name, rejections in _by_error_branch(rejected).items():
             writer, errors = self.writer(name), _rejected_records(batch, rejections)

@@ -28,11 +28,12 @@ def error_records(records: pa.RecordBatch, *error_columns: Sequence[str]) -> pa.
 
 
 def given_records(records: pa.RecordBatch, written: pa.Schema) -> pa.RecordBatch:
-    """Return an error file's rows as the source's records.
+    """Return rows of an error file as the source's records.
 
     Args:
-        records: as read.
-        written: their schema; Parquet stores seconds and day-milliseconds as another type.
+        records: rows as read from the file.
+        written: the schema of the records that were written. Parquet stores seconds and day-milliseconds as another
+            type.
     """
     columns, fields = [], []
     for column, field in zip(records.columns, written, strict=True):

@@ -20,11 +20,11 @@ _FORK = "fork"
 
 
 class Router:
-    """An attempt's router.
+    """Sends the records of one attempt to the branches that the flow's fork chooses.
 
     Attributes:
-        names: `["fork"]` if it drops records, counted by this name; otherwise empty.
-        tallies: by name.
+        names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.
+        tallies: the counts, one for each name.
     """
 
     def __init__(self, flow: TaskFlow) -> None:
@@ -36,14 +36,14 @@ class Router:
     def route(
         self, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
     ) -> Mapping[str, list[TracedBatch]]:
-        """Return pieces by branch, and add rejections to `rejected`.
+        """Return the pieces for each branch. Add records that the fork rejects to `rejected`.
 
         Args:
             batches: the records at the fork.
-            rows: of the extractor's batch.
-            rejected: by row.
-            only: branch that had rejected reprocessed records, whose other copies are published. A record that now goes
-                elsewhere is rejected again.
+            rows: row count of the extractor's batch.
+            rejected: rejections so far, by row.
+            only: for reprocessed records, the branch that had rejected them; other branches have their copy. If the
+                fork no longer sends a record to this branch, the record is rejected by this branch again.
 
         Raises:
             RecordError: if a rejected record must fail its work unit.

@@ -35,12 +35,12 @@ the limit."""
 
 
 class Watchdog:
-    """The watchdog process of a task with constructs and a limit.
+    """The watchdog process of one task. It runs within the block, if the flow has converters or checkers and a limit.
 
     Args:
-        writer: of task states, used only by that process.
+        writer: writes the run's task states. Only the watchdog process uses it.
         least_margin_s: see `LEAST_MARGIN_S`.
-        record_s: seconds until the worker is killed even without a record.
+        record_s: seconds after which the worker is killed even if the store cannot be written.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ import sys
 import time
 
 DEADLINE = struct.Struct("<d")
-"""By `time.monotonic`; 0 while no construct runs."""
+"""Deadline on the clock of `time.monotonic`; 0 while no converter or checker runs."""
 SIZES = struct.Struct("<4I")
 """Byte lengths of the construct's name, and of import path, store and work unit at `TEXTS_AT`."""
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096

@@ -64,12 +64,13 @@ def compaction_groups(
     target_file_bytes: Callable[[str], int],
     key_of: Callable[[LiveFile], Hashable | None],
 ) -> list[list[LiveFile]]:
-    """Return groups to merge, in record order.
+    """Return groups of files that are merged into one file each, in the order of their records.
 
     Args:
-        files: live ones.
-        target_file_bytes: largest merged file of a branch.
-        key_of: what must be equal besides footers; None to leave a file.
+        files: live data files of the dataset.
+        target_file_bytes: returns the largest size of a merged file of a branch.
+        key_of: returns what files of a group must have in common, besides their footers' fields; None for a file that
+            is left.
     """
     groups: dict[Hashable, list[_Group]] = {}
     small = [

@@ -21,19 +21,20 @@ logger = logging.getLogger(__name__)
 
 
 def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
-    """Delete files that tombstones name, then these, except the newest replacement; a later call resumes after a crash.
+    """Delete the files that tombstones of these datasets name, then the tombstones, except the newest replacement. A
+    crash leaves work that the next call resumes.
 
-    Call it after CUT 1, from when a log that lost the tombstone's sequence is detected, and after the deletion of older
-    snapshots, whose readers need the files.
+    Call it after the run's CUT 1, because from then on a log that lost the end of the tombstone's sequence is detected.
+    Call it after the deletion of older snapshots, because their readers need the files.
 
-    Only tombstones up to the newest marked end are used: after a crash the next run checks that all files of the dead
-    run exist.
+    Only tombstones up to the newest run that marked its end are used. After a crash the next run checks that all files
+    of the dead run exist, so they must not be deleted before.
 
     Args:
-        states: by bucket.
+        states: stored states of datasets, by bucket.
 
     Yields:
-        datasets with remaining files, and the reason.
+        datasets whose files or tombstones could not all be deleted, with the reason.
     """
     fs, roots, oldest = store.fs, store.roots, OldestSnapshot(store)
     try:
@@ -79,10 +80,11 @@ def _tombstones_up_to(fs: FileSystem, folder: str, newest_epoch: int) -> list[To
 
 
 def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> None:
-    """Delete named files, then tombstones; a replacement only once its files are gone and a newer one names it.
+    """Delete the files that these tombstones name, then the tombstones. A replacement is deleted only once its files
+    are gone and a newer replacement names it, so that the newest stays.
 
     Raises:
-        CorruptError: without a merged file, whose inputs stay.
+        CorruptError: if the merged file of a compaction is missing. Its compacted files stay; all others are deleted.
     """
     present = {tombstone.path for tombstone in tombstones}
     superseded = {file.path for tombstone in tombstones for file in tombstone.files}

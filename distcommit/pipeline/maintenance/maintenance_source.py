@@ -30,12 +30,12 @@ from distcommit.stores.folders.tombstones import Tombstone, stage_tombstone
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSource(Source):
-    """A source of maintenance units, instead of the job's for one run.
+    """A source of maintenance units. It takes the place of the job's source for one run.
 
     Attributes:
-        fs: of the output.
-        output: its path.
-        flow: of the job.
+        fs: the output's file system.
+        output: path of the job's output.
+        flow: the job's task flow.
     """
 
     fs: FileSystem
@@ -83,7 +83,7 @@ def plan_of(state: DatasetState, *units: WorkUnit) -> DatasetPlan:
 
 
 class MaintenanceExtraction(Extraction):
-    """By default without records."""
+    """The extraction of a maintenance unit, by default without records."""
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit) -> None:
         self.flow, self.unit = flow, unit

@@ -100,14 +100,15 @@ class PublishedFiles:
     def superseded(
         self, files: Iterable[LiveFile], *, is_expired: bool
     ) -> tuple[list[SupersededFile], list[ReplacedRecords]]:
-        """Return files that a new replacement supersedes, with previous replacements, and their input records.
+        """Return the files that a new replacement supersedes (these files, then the previous replacements), and the
+        input records in them.
 
         Args:
-            files: live ones.
-            is_expired: whether nothing replaces them.
+            files: live files of the dataset.
+            is_expired: whether the files expired, so that no new files replace them.
 
         Raises:
-            FileNotFoundError: without a previous replacement.
+            FileNotFoundError: if a previous replacement is missing.
             DistcommitError, OSError: if a tombstone cannot be read.
         """
         superseded_records, superseded = SupersededRecords(), list[SupersededFile]()

@@ -46,15 +46,16 @@ def stage_replacements(
     ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
     failures: dict[str, Exception],
 ) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
-    """Stage replaced files' tombstones, durably; None for datasets that only add files.
+    """Stage a tombstone of the replaced files for each ready dataset, durably. Return the datasets with their
+    tombstones; the tombstone is None if the dataset's files are only added.
 
-    A failed dataset is left out until a later call.
+    If a tombstone cannot be created, its dataset is left out of the result, and a later call tries again.
 
     Args:
-        bucket: of the datasets.
-        fold: in which they may be sealed.
-        ready_datasets: with winners and staged files.
-        failures: errors of those left out.
+        bucket: bucket of the datasets.
+        fold: state of the bucket's log, in which the datasets may be sealed.
+        ready_datasets: datasets that are ready, their winning attempts and staged files.
+        failures: gets the error of each dataset that is left out.
 
     Raises:
         OSError: if staged tombstones cannot be made durable.

@@ -42,12 +42,14 @@ class ReprocessSource(MaintenanceSource):
         return (states.get(self.dataset_urn) or DatasetState(self.dataset_urn),)
 
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
-        """Plan to reprocess live error files.
+        """Plan to reprocess a dataset's live error files.
 
-        Units are by rejecting branch and incarnation, and by epoch if positions count records read.
+        The error files are grouped into maintenance units by the branch that had rejected the records and by the
+        incarnation of the source. If the source's positions count the records read, they are also grouped by epoch.
 
         Raises:
-            ConfigurationError: for a missing branch, or nothing in `dataset_urn`.
+            ConfigurationError: if a branch no longer exists, or if `dataset_urn` is set and that dataset has nothing to
+                reprocess.
             DistcommitError: if a tombstone or footer cannot be read.
         """
         units = self._units(state) if state.watermark is not None else ()

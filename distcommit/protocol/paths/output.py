@@ -13,10 +13,11 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"
-"""Of all datasets' error branches; readers hide names with `_`."""
+"""Folder of the output root for the error branches of all datasets. Readers treat names with a leading `_` as
+hidden."""
 
 LEDGERS = f"{OWNERSHIP_FOLDER}/ledgers"
-"""Of tables without their own ledgers."""
+"""Folder of the output root for ledgers of tables that do not hold their own."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 OWNERSHIP_FOLDER = ".distcommit"
-"""In staging and output, for their owner; no dataset's folder starts with a dot."""
+"""Folder in the staging and the output root that records its owner. No dataset's folder starts with a dot."""
 
 OWNER = "owner.json"
 """Names the owner."""

@@ -9,10 +9,13 @@ WRITING = ".writing"
 """Suffix of unclosed staged files."""
 
 SPOOL_FOLDER = "batches"
-"""In staging, for spooled micro-batches (deleted by their query) and Spark readers' rows (deleted by the next run)."""
+"""Folder in the staging root for spooled micro-batches and for spooled rows of Spark readers.
+
+A streaming query deletes its micro-batches. The job's next run deletes the rows of Spark readers.
+"""
 
 SPOOLED_FRAMES = f"{SPOOL_FOLDER}/frames"
-"""Of Spark readers, below staging."""
+"""Folder of spooled rows of Spark readers, relative to the staging root."""
 
 SPOOL_INDEX = "index.json"
 """Lists complete files of spooled rows and their source."""

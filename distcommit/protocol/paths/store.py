@@ -24,7 +24,7 @@ SETTINGS = "settings"
 JOB_LOG = "log/job"
 
 PLANS, TASK_STATES, PROGRESS = "plans", "task_states", "progress"
-"""With a folder for each run."""
+"""Folders in the store with a folder for each run: its plans, its task states and its progress."""
 
 SET_ASIDE = "set_aside"
 """Files that a rebuild or repair removed."""
@@ -33,7 +33,7 @@ GENERATIONS = "log/generations"
 """Bucket logs of all generations but the first, whose logs are beside it."""
 
 RUNS = "runs"
-"""Run records."""
+"""Folder in the store of run records."""
 
 BEGUN, CANCEL = "begun", "cancel"
 """Beside a record: the start, and a request to cancel."""
@@ -57,7 +57,7 @@ LOCK = "lock"
 """The lock's holder, and below it runs without the lock."""
 
 SCHEMAS = "schemas"
-"""Inferred schemas."""
+"""Folder in the store of inferred schemas."""
 
 SNAPSHOTS = "snapshots"
 
@@ -132,12 +132,12 @@ def snapshot_manifest_of(name: str) -> tuple[int, int] | None:
 
 
 def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
-    """Return a delta's name.
+    """Return the file name of a snapshot delta.
 
     Args:
-        epoch: of its run.
-        number: newest segment of the bucket's log.
-        checksum: 16 hexadecimal digits.
+        epoch: the run that wrote it.
+        number: the newest segment of the bucket's log.
+        checksum: the checksum of the content, 16 hexadecimal digits.
     """
     return f"{epoch_name(epoch)}-{bucket:05d}-{number:012d}-{checksum}.json"
 

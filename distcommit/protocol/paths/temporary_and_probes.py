@@ -9,7 +9,7 @@ OUTPUT_PROBE = ".probe-"
 """Prefix of committers' empty files that check the output."""
 
 ANY_OUTPUT_PROBE = f"{OUTPUT_PROBE}*"
-"""For messages."""
+"""Pattern that matches all output probes, for messages."""
 
 STORE_PROBE = "probe-"
 """Prefix of files that check a new store's file system; the next creation deletes leftovers."""

@@ -46,10 +46,10 @@ class Address:
     """The settings that identify a pool.
 
     Attributes:
-        client: its library's functions.
-        url: without the password.
+        client: functions of the client library.
+        url: the database's URL, without the password.
         tls: the setting `tls`.
-        limit: the most leases of a process at a time.
+        limit: the most connections that a process may lease at a time.
     """
 
     client: Client
@@ -202,7 +202,7 @@ class _Pool:
 
 
 _pools: dict[tuple[Address, int], _Pool] = {}
-"""By address and process, because a forked process must not use its parent's connections."""
+"""Pools by address and process: a forked process must not use its parent's connections."""
 
 
 def lease(address: Address, password: str) -> Lease:

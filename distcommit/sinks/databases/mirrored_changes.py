@@ -30,9 +30,9 @@ class ChangeCheck(RowChecker):
     """Row checker that rejects changes without a complete key or a known operation, and deletes without a version.
 
     Attributes:
-        keys: their columns.
-        operation: its column.
-        version: its column; empty for none.
+        keys: the key columns.
+        operation: the operation column.
+        version: the version column; empty for none.
     """
 
     keys: tuple[str, ...]

@@ -27,8 +27,8 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""In the order for an UPDATE whose assignments see earlier ones: once the position is set, the row counts as not
-newer."""
+"""The four columns, in the order in which an UPDATE must set them if assignments see earlier ones: once the position is
+set, the present row counts as not newer."""
 
 Named = Callable[[str], str]
 

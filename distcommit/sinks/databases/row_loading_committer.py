@@ -26,7 +26,7 @@ from distcommit.sinks.databases.table_interface import Table
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
-"""In the order that `as_row` expects."""
+"""Columns of the ledger table, in the order that `as_row` expects."""
 _IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 

@@ -30,7 +30,7 @@ LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
 """Table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
-"""In one transaction: PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
+"""Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
 _TRIES = 3
 
 

@@ -15,7 +15,7 @@ class Table(Protocol):
 
     @property
     def shown(self) -> str:
-        """Its name in messages and in the ledger."""
+        """The table's name in messages and in the ledger."""
 
     @property
     def identity(self) -> int:

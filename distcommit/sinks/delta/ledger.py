@@ -25,7 +25,7 @@ class _File(LedgerFile, frozen=True, kw_only=True):
     """The file that a transaction names.
 
     Attributes:
-        text: as `Ledgers.read` takes it.
+        text: text of the ledger, as `Ledgers.read` takes it.
     """
 
     text: str

@@ -62,30 +62,34 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of the records of one file.
 
     Attributes:
-        version: of the format.
-        dataset_urn: of the records.
-        epoch: of the run that wrote the file.
-        run_id: of that run.
-        work_unit_id: of the work unit with the records.
+        version: format version of the footer.
+        dataset_urn: URN of the dataset.
+        epoch: epoch of the run that wrote the file.
+        run_id: id of that run.
+        work_unit_id: id of the work unit with the records.
         attempt: id of the task attempt that wrote the file.
-        records: number of rows; more than offsets means duplicates, unless `makes_several`.
-        offsets: source offsets, as text of `OffsetSets`; empty if the source has none.
-        kind: `data`, or `rejected` for the error branch.
-        holes: offsets without a record at the source, as text of `OffsetSets`; the attempt's other files may have more.
-        incarnation: of the source (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records (`sinks.files.content_sum`), in 16 hexadecimal digits.
-        branch: the branch of the records or that rejected them; empty if all rejected them.
-        branches: of the job.
-        makes_several: whether an input record may have several output records.
+        records: number of rows. If it exceeds the number of offsets, the file has a record twice, unless
+            `makes_several`.
+        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        kind: `data`, or `rejected` for a file of the error branch.
+        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
+            attempt may have further ones.
+        incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
+        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
+        branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
+        branches: all branches of the job.
+        makes_several: whether one input record may have several output records.
         stripped: whether the records lack the columns with their own offsets.
-        filtered: offsets of filtered input records by branch, as text of `OffsetSets`; only in one file of the attempt.
-        filtered_by: filtered records by converter or checker.
-        number: of the file in attempt and branch, from 1.
-        replaces: epochs whose error files or compacted files the records come from; empty for records read from the
+        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
+            of the attempt.
+        filtered_by: number of records that each converter or checker filtered out.
+        number: number of the file among those of the attempt and branch, from 1.
+        replaces: epochs of the error files whose reprocessed records are in this file, or of the files that were
+            compacted into it, and of the files that had the records before; empty for records that were read from the
             source.
-        publish: how the file replaces older ones, which a tombstone of its epoch names (`stores.folders.tombstones`);
-            empty if it was added or reprocessed.
-        checksum: xxh3-64 of the footer without this field, in 16 hexadecimal digits; empty in a decoded footer.
+        publish: how the file replaces older files, which a tombstone of the same epoch names
+            (`stores.folders.tombstones`); empty if it was added, or reprocessed.
+        checksum: xxh3-64 of the footer without this field, as 16 hexadecimal digits; empty in a decoded footer.
     """
 
     version: int = FOOTER_VERSION
@@ -196,8 +200,10 @@ def read_batches(
     """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
-        columns: to read of a Parquet file; other formats return all.
-        predicate: only skips Parquet row groups whose statistics exclude it.
+        fs: the file system.
+        path: the file's path.
+        columns: columns to read of a Parquet file; other formats return all.
+        predicate: condition of the records to read. It only skips Parquet row groups whose statistics exclude it.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()

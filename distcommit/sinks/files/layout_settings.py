@@ -117,7 +117,7 @@ class FileLayout(SettingsModel):
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """From the outermost folder on."""
+        """Partitions, from the outermost folder on."""
         partition_by = self.partition_by
         return () if partition_by is None else partition_by if isinstance(partition_by, tuple) else (partition_by,)
 

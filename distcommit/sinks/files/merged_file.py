@@ -75,14 +75,16 @@ def write_merged_file(
 ) -> StagedFile:
     """Stage a file of these records, closed but not synced, and compare it with its footer.
 
+    Rows wait in memory for a row group. Avro, ORC and sorted files are written from memory as a whole.
+
     Args:
-        sink: of the branch, with format and sort order.
-        folder: below the output.
-        footer: with the expected records, content sum and offsets.
-        provenance: columns to compare, unless the footer is `stripped`.
+        sink: the sink of the branch: format, encoding and sort order.
+        folder: folder of the file below the output.
+        footer: the footer, with the expected records, content sum and offsets.
+        provenance: the columns with each record's offset, which are compared unless the footer is `stripped`.
 
     Raises:
-        CorruptError: if the written file or its copy differs.
+        CorruptError: if the written file has other records or columns than expected, or the copy has other bytes.
         ConfigurationError: if the sink cannot write the columns.
     """
     fs, name = area.fs, staged_name(1, sink.ending)

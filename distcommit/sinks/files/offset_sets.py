@@ -37,9 +37,9 @@ class _Text(msgspec.Struct):
     """The stored text of `OffsetSets`.
 
     Attributes:
-        version: of the format.
-        checksum: xxh3-64 of the sets, in hexadecimal digits.
-        partitions: roaring bitmaps of offsets in base64.
+        version: format version of the text.
+        checksum: xxh3-64 of the sets, as hexadecimal digits.
+        partitions: by source partition, the roaring bitmap of its offsets in base64.
     """
 
     version: int

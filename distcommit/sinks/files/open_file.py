@@ -44,12 +44,12 @@ class ClosedFile:
     """A complete, unpublished file of an attempt.
 
     Attributes:
-        path: absolute, of the staged file.
-        final_path: its place below the output.
-        status: after its last byte was written.
+        path: absolute path of the staged file.
+        final_path: path below the output at which it will be published.
+        status: status of the staged file after its last byte was written.
         checksum: xxh3-64 of its bytes.
         records: number of rows.
-        content_sum: of the records, in 16 hexadecimal digits.
+        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
     """
 
     path: str

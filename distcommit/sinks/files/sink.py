@@ -135,18 +135,19 @@ class FileSink(FileLayout, SinkSettings):
 
 
 class AttemptFiles(SinkWriter):
-    """Writer of an attempt's files in one branch, with one open file for each folder.
+    """Writer of the files of one attempt at one work unit in one branch, with one open file for each folder.
 
-    After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
+    Rows wait in memory until there are enough for a row group. Avro, ORC and sorted files are written from memory as a
+    whole. After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
 
     Args:
-        area: staging folder of the attempt.
-        settings: format and layout.
-        identity: of the attempt.
-        origin: of the records.
+        area: the attempt's staging folder.
+        settings: format and layout of the files.
+        identity: the attempt, for names and footers.
+        origin: the origin of the records, for footers.
         row_group_bytes: memory of a folder's rows above which they are written.
-        max_waiting_bytes: memory of all rows above which the largest row groups are written.
-        max_open_files: above it, the least recently written file is finished.
+        max_waiting_bytes: memory of all waiting rows above which the largest row groups are written.
+        max_open_files: number of open files above which the least recently written one is finished.
     """
 
     groups_schemas: ClassVar[bool] = True

@@ -37,13 +37,14 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot on top of a table's current one.
+    """A snapshot that is being created on top of a table's current one.
 
     Attributes:
-        table: the loaded version with the parent.
-        snapshot_id: of the new snapshot.
+        table: the loaded table, whose current snapshot becomes the parent.
+        snapshot_id: id of the new snapshot.
         commit: UUID in the names of its files.
-        written: files to delete if no version gets the snapshot.
+        written: paths of the files that were written for it. They are deleted if no version of the table has the
+            snapshot.
     """
 
     table: Table

@@ -26,7 +26,7 @@ from distcommit.sinks.table_formats.s3_data_files import delete_data_file, reque
 
 logger = logging.getLogger(__name__)
 OrphanedFiles = dict[Identifier, dict[str, int]]
-"""By table and path, the sequence number at the file's creation; 0 if unknown."""
+"""Paths of files by table, with the table's sequence number when the file was created; 0 if unknown."""
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _CLIENT = {
     **{"client.region": "region_name", "s3.region": "region_name", "s3.endpoint": "endpoint_url"},

@@ -152,13 +152,13 @@ class KafkaTarget:
         return reason
 
     def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
-        """Return a transactional id's ledger rows, once the transactions that are open now have ended.
+        """Return the ledger rows of a transactional id by key, once the transactions that are open now have ended.
 
         Raises:
-            KafkaException: if a request fails.
-            TransientError: if an answer takes too long, or another producer's open transaction hides later rows.
-            UnknownVersionError: for a row.
-            CorruptError: for a row.
+            KafkaException: if a request fails, for instance because no broker answers.
+            TransientError: if an answer takes too long, or an open transaction of another producer hides later rows.
+            UnknownVersionError: if a row is of another version.
+            CorruptError: if a row is not valid.
         """
         rows, damaged = self.readable_rows(admin, number)
         for error in damaged.values():
@@ -274,7 +274,7 @@ class _Log:
 
 
 _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Of the ledger topic, which committers read; only closed segments are compacted."""
+"""Settings of the ledger topic. A committer reads its whole partition, and only closed segments are compacted."""
 
 
 @lru_cache(16)  # a worker may outlive many runs

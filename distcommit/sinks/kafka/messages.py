@@ -36,15 +36,15 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns for the parts of a message.
+    """The columns for each part of a message.
 
     Attributes:
-        format: `bytes` takes one column as value, `json` all columns that no other part names.
-        key: empty for none.
-        value: for format `bytes` only.
-        headers: empty for none.
-        timestamp: empty for the time of sending.
-        partition: empty to let the client choose by the key.
+        format: how a value is encoded: `bytes` is one column, `json` an object of all columns that no other part names.
+        key: column with the key; empty for messages without keys.
+        value: column with the value, for format `bytes`; not used for `json`.
+        headers: column with the headers; empty for messages without headers.
+        timestamp: column with the timestamp; empty for the time of sending.
+        partition: column with the partition; empty to let the client choose by the key.
     """
 
     format: Literal["bytes", "json"]

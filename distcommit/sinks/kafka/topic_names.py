@@ -20,12 +20,12 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
-    """The key of a ledger row.
+    """The key of a row in the ledger topic.
 
     Attributes:
-        store_id: of the committing job.
-        dataset_urn: of the records.
-        branch: of the records.
+        store_id: id of the store whose job commits.
+        dataset_urn: URN of the dataset.
+        branch: branch of the records.
     """
 
     store_id: str

@@ -78,13 +78,13 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: in the table.
-        kind: in lower case, without length and attributes.
-        sizes: lengths or digits; empty for none.
-        unsigned: of numbers.
-        nullable: whether it takes null.
-        shown: name and declaration, for messages.
-        has_default: whether missing values are not null.
+        name: name in the table.
+        kind: type in lower case, without length and attributes.
+        sizes: lengths or digits of the type; empty for none.
+        unsigned: whether numbers are unsigned.
+        nullable: whether the column takes null.
+        shown: name, declared type and `not null`, for messages.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str

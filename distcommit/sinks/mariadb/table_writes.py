@@ -32,7 +32,7 @@ _HARMLESS = {1287, 1592}
 """Warnings: deprecated VALUES() in MySQL; binary log in statement format."""
 _SLICE_ROWS = 1024
 _COMPARED_ROWS = 200
-"""Of a statement that compares keys with literals."""
+"""Rows of a statement that compares keys with literals."""
 _EXACT = re.compile(r"_(nopad|0900)_bin$")
 """Collations that compare bytes with trailing spaces, which even `utf8mb4_bin` ignores."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
@@ -51,12 +51,13 @@ class Table:
     """A table whose definition is locked until the transaction ends.
 
     Attributes:
-        connection: its transaction locks the definition.
-        shown: its name.
-        columns: all by name.
-        most_bytes: largest statement in bytes (`max_allowed_packet`).
-        tags: values of the tag columns of all rows.
-        identity: random 60-bit number of a table that the sink created; 0 for others.
+        connection: connection whose transaction locks the definition.
+        shown: name of the table.
+        columns: all columns by name.
+        most_bytes: largest size of a statement in bytes (`max_allowed_packet`).
+        tags: values of the tag columns by name, which all rows get.
+        identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
+            recreated table has another.
     """
 
     connection: Connection[Cursor]

@@ -80,11 +80,11 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: in the table.
-        kind: as in pg_type; for a domain, the underlying type.
-        modifier: as in pg_attribute; -1 for none.
+        name: name in the table.
+        kind: its type as in pg_type; for a domain, the underlying type.
+        modifier: length or digits, as in pg_attribute; -1 for none.
         shown: name and type, for messages.
-        has_default: whether missing values are not null.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str

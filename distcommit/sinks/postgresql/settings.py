@@ -18,7 +18,7 @@ from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET
 
 MAX_NAME_BYTES = 63
-"""In bytes; the server cuts off longer names."""
+"""The server cuts off longer names."""
 
 
 class PostgresqlSettings(ServerSink):

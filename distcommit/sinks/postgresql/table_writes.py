@@ -57,12 +57,12 @@ class Table:
     """A table whose definition is locked until the transaction ends.
 
     Attributes:
-        connection: its transaction locks the definition.
-        schema: of the table.
-        name: in the schema.
-        identity: oid, which changes if the table is recreated.
-        columns: all by name.
-        tags: values of the tag columns of all rows.
+        connection: connection whose transaction locks the definition.
+        schema: schema of the table.
+        name: name of the table in the schema.
+        identity: the table's oid, which changes if it is recreated.
+        columns: all columns by name.
+        tags: values of the tag columns by name, which all rows get.
     """
 
     connection: psycopg.Connection

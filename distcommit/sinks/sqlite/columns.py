@@ -44,10 +44,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: in the table.
-        declared: type as written; empty for none.
-        in_key: whether it is in the primary key.
-        has_default: whether missing values are not null.
+        name: name in the table.
+        declared: declared type, as written; empty for none.
+        in_key: whether the column is part of the primary key.
+        has_default: whether rows without the column get another value than null.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Column:
 
     @property
     def affinity(self) -> str:
-        """By parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
+        """The type affinity, by parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
         declared = self.declared.upper()
         if "INT" in declared:
             return "INTEGER"

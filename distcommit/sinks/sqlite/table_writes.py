@@ -26,14 +26,15 @@ from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, val
 
 @dataclass
 class Table:
-    """A table in a file that is locked against writers until the transaction ends.
+    """A table, in a file that no other session writes to until the transaction ends.
 
     Attributes:
-        connection: with the open transaction.
-        shown: its name.
-        columns: all by name, without hidden ones.
-        tags: values of the tag columns of all rows.
-        identity: random 60-bit number of a table that the sink created; 0 for others.
+        connection: connection with the open transaction.
+        shown: name of the table.
+        columns: all columns by name, without hidden ones.
+        tags: values of the tag columns by name, which all rows get.
+        identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
+            recreated table has another.
     """
 
     connection: sqlite3.Connection

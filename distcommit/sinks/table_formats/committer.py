@@ -44,17 +44,17 @@ BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 @dataclass(slots=True)
 class Batch(Generic[NameT]):
-    """The requests of one call for one table.
+    """The requests of one call for one table, by their index in the call.
 
     Attributes:
-        name: of the table.
-        requests: by index in the call.
-        is_atomic: whether all are committed or none.
+        name: name of the table.
+        requests: the requests by index.
+        is_atomic: whether all requests are committed or none.
         answers: outcomes by index.
-        indices: of the current try's requests.
-        reason: of missing outcomes.
-        failures: number of tries with an error.
-        unknown_version: error of a ledger that another version of the program wrote.
+        indices: indices of the requests that the current try commits.
+        reason: why requests have no outcome yet.
+        failures: number of tries that raised an error.
+        unknown_version: the error if another version of the program wrote the table's ledger.
     """
 
     name: NameT

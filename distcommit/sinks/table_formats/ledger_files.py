@@ -31,13 +31,13 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text of a ledger.
+    """The text of a ledger, which contains the rows or names the files with the rows.
 
     Attributes:
-        version: of the format.
-        rows: if they are in the text.
-        base: file with all rows at its commit; empty if the text has the rows.
-        deltas: files with rows that later commits changed, oldest first.
+        version: format version of the ledger.
+        rows: all rows, if they are in the text.
+        base: name of a file with all rows at the time of its commit; empty if the text has the rows.
+        deltas: names of files with rows that later commits changed, oldest first.
     """
 
     version: int = LEDGER_VERSION
@@ -47,12 +47,12 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger's file, whose reader checks table and store.
+    """A ledger's file. A reader checks that table and store are its own.
 
     Attributes:
-        version: of the format.
-        table: unique id.
-        store: id of the job's store.
+        version: format version of the ledger.
+        table: unique id of the table.
+        store: id of the store whose job commits to the table.
         nonce: random text, so that no two files have the same name.
     """
 
@@ -77,8 +77,8 @@ class Ledger:
     """A table's ledger.
 
     Attributes:
-        rows: by dataset and branch.
-        files: read for it; empty if the text has the rows.
+        rows: the rows by dataset and branch.
+        files: names of the files that they were read from; empty if the text has the rows.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -90,9 +90,9 @@ class Change:
     """A change of a ledger that is ready to commit.
 
     Attributes:
-        text: to commit.
-        put: file that was written for it; empty for none.
-        superseded: files that only the old text names.
+        text: the new text.
+        put: name of the file that was written for it; empty for none.
+        superseded: names of the files that only the old text names.
     """
 
     text: str

@@ -75,11 +75,12 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Refuse a dataset that the store has committed to the table before, if its ledger row is gone.
+    """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
+    of it; otherwise None.
 
     Args:
-        has_ledger: of this store.
-        has_rows: whether the table has rows; may be slow.
+        has_ledger: whether the table has a ledger of the store.
+        has_rows: returns whether the table has rows; it may be slow.
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None

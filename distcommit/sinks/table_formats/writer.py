@@ -43,12 +43,12 @@ class OpenFile(Generic[PartitionT]):
     """A data file that is being written.
 
     Attributes:
-        path: as in the table's metadata.
-        partition: of all its rows.
-        stream: counts the bytes.
-        writer: on the stream.
-        rows: written so far.
-        row_groups: written so far.
+        path: path of the file, as the table's metadata names it.
+        partition: partition of all its rows.
+        stream: output, which counts the bytes.
+        writer: Parquet writer on the stream.
+        rows: number of rows written so far.
+        row_groups: number of row groups written so far.
     """
 
     path: str
@@ -60,15 +60,15 @@ class OpenFile(Generic[PartitionT]):
 
 
 class DataFiles(ABC, Generic[PartitionT]):
-    """Data files of one schema, at most 32 of them open, one for each partition.
+    """Data files of one schema of a table. At most 32 are open, one for each partition.
 
     Args:
-        sink: its name and file size.
-        schema_id: of the files.
-        attempt: in the file names.
-        area: staging, for notes.
+        sink: the sink's name and the size at which files are closed.
+        schema_id: id of the table's schema that the files have.
+        attempt: the attempt, which the file names contain.
+        area: the attempt's staging folder, for notes with the files' locations.
         begun: number of files that the attempt has created before.
-        options: of the Parquet writer.
+        options: options of the Parquet writer.
     """
 
     def __init__(

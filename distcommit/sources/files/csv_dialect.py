@@ -16,16 +16,16 @@ import pyarrow.csv as pa_csv
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """CSV dialect, whose delimiter, quote and escape are single ASCII characters.
+    """CSV dialect. Delimiter, quote and escape are single ASCII characters.
 
     Attributes:
         delimiter: separates columns.
         quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
         escape: makes the character behind it literal. Empty for no escaping.
-        nulls: unquoted texts that mean null.
-        names: required column names; empty for those of the header.
-        has_header: if False, the columns are `names`, in order.
-        encoding: by Python's name.
+        nulls: texts that mean null where they are not quoted.
+        names: the column names that a file must have; empty for the names in its header.
+        has_header: whether the first row names the columns. If not, `names` are its columns, in order.
+        encoding: Python's name of the encoding.
     """
 
     delimiter: str = ","
@@ -61,10 +61,10 @@ class Patterns(NamedTuple):
     """Regular expressions of a CSV dialect.
 
     Attributes:
-        row: its group `open` or `late` matches if a quote is not closed.
-        ended: a row with its line end (group `end`).
-        column: a column with the delimiter before it.
-        strict: only rows whose quotes are all in valid places.
+        row: matches a row. Its group `open` or `late` matches if a quote is not closed.
+        ended: matches a row with its line end (group `end`).
+        column: matches a column with the delimiter before it.
+        strict: matches only rows whose quotes are all in valid places.
     """
 
     row: re.Pattern[bytes]

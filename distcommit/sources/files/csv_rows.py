@@ -110,8 +110,8 @@ class UnparsedRows(Converter):
 
     Attributes:
         dialect: the dialect of the files.
-        added: all columns that the source adds.
-        file: of these, the one with the file's name.
+        added: all columns that the source adds to those of the file.
+        file: the added column with the file's name.
     """
 
     dialect: Dialect

@@ -54,10 +54,10 @@ class FilesExtractor(Extractor):
     """Extractor of files below the folders of a job's path patterns.
 
     Attributes:
-        folders: one for each pattern, in order.
-        format: of all files.
-        dialect: of CSV files.
-        remembered: number of files that a watermark names individually.
+        folders: one folder for each pattern, in order.
+        format: format of all files.
+        dialect: how CSV files are read.
+        remembered: the number of files that a watermark names individually.
         on_unreadable: what happens to an unreadable file: the work unit fails, or the file is skipped or diverted.
         unreadable_row_fails: whether an unreadable CSV row makes its whole file unreadable.
     """

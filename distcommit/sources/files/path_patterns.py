@@ -109,8 +109,8 @@ class Listing:
     """Result of a listing, by dataset.
 
     Attributes:
-        files: by pattern index and path below its folder.
-        problems: a folder that cannot be listed, or a file that two patterns match.
+        files: files by the index of their pattern and their path below the pattern's folder.
+        problems: why a dataset cannot be read: one of its folders cannot be listed, or two patterns match a file.
     """
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)

@@ -49,12 +49,13 @@ class Rules:
     """Settings of the source for planning.
 
     Attributes:
-        bytes_per_work_unit: target size.
-        bytes_per_dataset: of one run; 0 for all.
-        settled_ns: files changed later than this wait; nanoseconds since 1970.
-        remembered: number of files that a watermark names individually.
-        late: `read` or `fail` the dataset for a file older than the newest one read.
-        changed: `read_again` or `fail` the dataset for a tracked file that was changed.
+        bytes_per_work_unit: target size of work units in bytes.
+        bytes_per_dataset: bytes of a dataset that one run reads; 0 for all.
+        settled_ns: files that were changed later wait for the next run; nanoseconds since 1970.
+        remembered: the number of files that a watermark names individually.
+        late: action for a file that is older than the newest one read: `read` reads it, `fail` fails its dataset.
+        changed: action for a tracked file that was changed after it was read: `fail` fails its dataset, `read_again`
+            reads it again.
         may_skip: whether unreadable files are skipped or diverted.
     """
 

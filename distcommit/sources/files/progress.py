@@ -25,14 +25,14 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class ListedFile(Struct, frozen=True, array_like=True):
-    """A file at planning, stored in its work unit.
+    """A file at planning. The planner stores it in the work unit, and the extractor reads it.
 
     Attributes:
-        pattern: index of its path pattern.
-        path: relative to the pattern's folder.
-        size_bytes: of the file.
+        pattern: index of the path pattern that the file matches, in the job's order.
+        path: path of the file, relative to the pattern's folder.
+        size_bytes: size of the file in bytes.
         mtime_ns: modification time, nanoseconds since 1970.
-        etag: of the contents; empty if unknown.
+        etag: the file system's identifier of the contents; empty if it has none.
     """
 
     pattern: int
@@ -57,9 +57,9 @@ class Entry(NamedTuple):
     """A file in a position.
 
     Attributes:
-        mtime_ns: nanoseconds since 1970.
-        name: from `hashed_name`.
-        contents: hash of size and etag.
+        mtime_ns: modification time, nanoseconds since 1970.
+        name: hash of its path and pattern (`hashed_name`).
+        contents: hash of its size and etag.
     """
 
     mtime_ns: int
@@ -72,11 +72,11 @@ class Progress:
     """Progress in a dataset's files.
 
     Attributes:
-        files: number read completely.
-        rows: number read of a partly read file, otherwise 0.
-        path: of the last or partly read file.
-        floor: time and hashed name of the newest read file that is not in `recent`.
-        recent: files read above the floor, oldest first.
+        files: number of files read completely.
+        rows: number of rows read of a partly read file; 0 if no file is partly read.
+        path: path of the file read last, or of the partly read file.
+        floor: time and hashed name of the newest file that counts as read without an entry in `recent`.
+        recent: entries of files above the floor that were read, oldest first.
         half: hashed name of the partly read file, if any.
     """
 
@@ -157,13 +157,13 @@ class Progress:
 
 @dataclass(slots=True)
 class UnreadFiles:
-    """Unread files, sorted by time.
+    """Unread files by kind, each sorted by time.
 
     Attributes:
-        new: newer than all read.
-        late: older than the newest read.
-        changed: after they were read.
-        half: partly read.
+        new: files that are newer than all files read.
+        late: files above the floor that are older than the newest file read.
+        changed: files that changed after they were read.
+        half: the partly read file.
     """
 
     new: list[ListedFile]

@@ -39,8 +39,8 @@ class UnreadableFiles:
     """Unreadable files of a work unit.
 
     Attributes:
-        named: causes by name, at most `MAX_NAMED_FILES`.
-        count: of all.
+        named: names with causes, at most `MAX_NAMED_FILES`.
+        count: number of all unreadable files.
     """
 
     named: list[str]

@@ -15,10 +15,10 @@ def position_problems(
     *,
     by_partition: bool,
 ) -> Iterator[str]:
-    """Yield a line for each position that is not an offset of an existing partition.
+    """Yield one line for each position that is not an offset of an existing partition of the job's datasets.
 
     Args:
-        partitions: by topic; those of other topics are accepted.
+        partitions: existing partitions by topic, as the brokers reported them. Partitions of other topics are accepted.
         by_partition: whether each partition is a dataset.
     """
     for urn, positions in datasets.items():

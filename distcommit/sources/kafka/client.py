@@ -48,9 +48,9 @@ class KafkaConnection:
     """Settings to connect to the brokers.
 
     Attributes:
-        brokers: `host:port` of some, separated by commas.
-        client: librdkafka settings, whose values `masked` hides.
-        request_timeout_s: of metadata and offsets.
+        brokers: `host:port` of some brokers, separated by commas.
+        client: further librdkafka settings. `masked` removes their values from output.
+        request_timeout_s: time limit in seconds of a metadata or offset request.
     """
 
     brokers: str
@@ -216,16 +216,16 @@ class KafkaQueries:
         unseen: Collection[PartitionName] = (),
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionOffsets | str]:
-        """Return each partition's offsets, or the brokers' error as text.
+        """Return the offsets of each partition, or the brokers' error for it as text.
 
         Args:
-            start_time: for partitions of `unseen`; None if not needed.
-            unseen: without a stored position.
-            read_to: stored positions. A partition that ends there gets no low offset; one that ends before gets its end
-                beyond open transactions.
+            start_time: the time whose offsets are requested for the partitions of `unseen`; None if it is not needed.
+            unseen: partitions without a stored position.
+            read_to: stored positions. If a partition ends at its position, its low offset is not requested. If it ends
+                before its position, its end beyond open transactions is requested, too.
 
         Raises:
-            SourceError: if all partitions fail and no broker responds.
+            SourceError: if all partitions have errors and no broker responds.
         """
         highs = self._answers(self._offsets(names, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
         at_end = {name: high for name, high in highs.items() if read_to.get(name) == high}

@@ -21,17 +21,18 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A work unit's messages that were not yielded yet.
+    """The messages of one work unit that arrived and were not yielded yet.
 
     Attributes:
-        unit: their work unit.
-        limit_bytes: of a batch.
-        is_of_topic: whether the topic still had the planned id after the last message; True without topic ids.
-        messages: in order of arrival.
-        holes: offsets without records.
-        bytes: of keys, values and headers.
-        unfinished: partitions with missing offsets.
-        error: of the work unit, or None.
+        unit: the work unit.
+        limit_bytes: bytes of messages after which a batch is yielded.
+        is_of_topic: whether, after the last message, the topic still had the planned id. True if the cluster has no
+            topic ids.
+        messages: the messages, in the order of arrival.
+        holes: offset ranges without records.
+        bytes: bytes of the messages' keys, values and headers.
+        unfinished: partitions with offsets that have not arrived.
+        error: why the work unit failed; None if it did not.
     """
 
     unit: WorkUnit
@@ -68,9 +69,9 @@ class Range:
     """The offsets of a partition that have not arrived.
 
     Attributes:
-        buffer: of their work unit.
-        next_offset: the first one.
-        end: exclusive.
+        buffer: buffer of the work unit that the offsets belong to.
+        next_offset: first offset that has not arrived.
+        end: end of the offsets to read, exclusive.
     """
 
     buffer: Buffer

@@ -37,7 +37,7 @@ class PlanRules(Protocol):
 
     @property
     def records_per_work_unit(self) -> int:
-        """Approximate offsets."""
+        """Approximate offsets of a work unit."""
 
     @property
     def bytes_per_dataset(self) -> int:

@@ -33,10 +33,10 @@ class KafkaDataset:
     """A dataset and its partitions.
 
     Attributes:
-        urn: its name.
-        topic: that it reads.
-        partitions: their numbers.
-        of_topic: all datasets of the topic if each partition is one; otherwise empty.
+        urn: the dataset's URN.
+        topic: the topic's name.
+        partitions: numbers of the dataset's partitions.
+        of_topic: URNs of all datasets of the topic if each partition is a dataset; otherwise empty.
     """
 
     urn: str
@@ -53,10 +53,10 @@ class TopicMetadata:
     """A topic in the brokers' metadata.
 
     Attributes:
-        topic: its name.
-        partitions: their numbers.
-        error: of the brokers; empty for none.
-        leaderless: partitions that cannot be read now.
+        topic: the topic's name.
+        partitions: numbers of its partitions.
+        error: the brokers' error for the topic; empty if there is none.
+        leaderless: numbers of partitions that cannot be read now, because they have no leader.
     """
 
     topic: str
@@ -102,12 +102,13 @@ class TopicSelection:
 
 
 class PartitionOffsets(NamedTuple):
-    """A partition's offsets from the brokers.
+    """Offsets of a partition, as the brokers report them.
 
     Attributes:
-        low: the first; equals `high`, without a request, if all was read.
-        high: after the last record to read.
-        at_start_time: of the first record that is not older; -1 if there is none or no request.
+        low: the first offset. If the partition was read to its end, the low offset is not requested and equals `high`.
+        high: the offset after the last record to read, at least `low`.
+        at_start_time: the offset of the first record that is not older than a start time; -1 if there is none, or if it
+            was not requested.
         open_end: as in `PartitionLog`.
     """
 

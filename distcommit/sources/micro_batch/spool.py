@@ -37,16 +37,16 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """Folder and writer of one micro-batch's rows (for Spark's `mapInArrow`).
+    """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
 
-    Each attempt writes one file for each Spark partition that plans one of its datasets.
+    Each task attempt writes one file for each Spark partition of the run that plans one of the datasets in its rows.
 
     Attributes:
         fs: the file system.
         folder: the spool's folder.
-        dataset_column: text with each row's dataset.
+        dataset_column: text column with each row's dataset.
         buckets: the job's number of buckets.
-        partitions: of the run in Spark.
+        partitions: number of Spark partitions of the run.
         groups: commit groups of datasets.
     """
 

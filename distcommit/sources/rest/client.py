@@ -39,15 +39,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class RestClient:
-    """HTTP client that reuses connections.
+    """HTTP client that connects at the first request and reuses its connections.
 
     Attributes:
-        headers: of each request.
-        basic: user and password, or None.
-        timeout_s: for a connection, and for each byte.
-        answer_s: for a whole response.
-        retries: if a server is unavailable, busy or fails.
-        secrets: masked in messages.
+        headers: headers of each request.
+        basic: user and password; None for no authentication.
+        timeout_s: seconds to wait for a connection, and for each byte.
+        answer_s: seconds that a whole response may take.
+        retries: number of retries if a server can't be reached, is busy or fails.
+        secrets: texts that are masked in all messages.
     """
 
     headers: Mapping[str, str] = field(repr=False)

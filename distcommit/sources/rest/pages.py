@@ -21,12 +21,12 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Requests of a dataset's records.
+    """Settings for requests of a dataset's records.
 
     Attributes:
-        request: without watermark and paging.
-        records: dotted path of the list; empty if it is the answer.
-        watermark: the field and its parameters.
+        request: request of the first page, without parameters of watermark and paging.
+        records: dotted path of the list of records in an answer; empty if the answer is the list.
+        watermark: the watermark field, with its parameters of a request.
         paging: how to find the next page.
     """
 
@@ -41,10 +41,10 @@ class Pages:
         self._client, self._list, self._dataset = client, of, dataset
 
     def read(self, params: dict[str, str]) -> Iterator[Answer]:
-        """Yield pages.
+        """Request the list with these parameters, and yield its pages.
 
         Raises:
-            TransientError: if the server is unavailable, busy or fails.
+            TransientError: if the server can't be reached, is busy or fails.
             SourceError: if a page can't be read or contradicts an earlier one, or if the pages would never end.
         """
         base, paging = self._list.request, self._list.paging

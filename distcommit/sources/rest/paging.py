@@ -13,11 +13,11 @@ from distcommit.sources.rest.responses import Answer
 
 
 class Request(BaseModel):
-    """An HTTP GET request.
+    """A request by HTTP GET.
 
     Attributes:
-        url: without parameters, or the server's link.
-        params: added to the URL.
+        url: URL without parameters, or a link of the server with its own.
+        params: parameters that are added to the URL, by name.
     """
 
     model_config = ConfigDict(frozen=True)

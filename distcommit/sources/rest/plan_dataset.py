@@ -20,11 +20,12 @@ _NOT_KNOWN = (
 def plan_dataset(
     urn: str, field: WatermarkField, state: DatasetState | None, retried_end: Watermark | None, now: datetime
 ) -> DatasetPlan | None:
-    """Return a dataset's plan without a request; None if it can't have new records.
+    """Return the plan of one dataset; None if it can't have new records. No request is sent.
 
     Args:
-        retried_end: of a failed range, to be read first; only for times, because other ranges have no planned end.
-        now: with a zone.
+        retried_end: end of a failed range that is read before newer records. It is ignored unless the field has times,
+            because other ranges have no planned end.
+        now: the present time, with a zone.
 
     Raises:
         SourceError: if the stored position is not valid for the field.

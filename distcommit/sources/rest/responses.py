@@ -29,9 +29,9 @@ class Answer:
     """One answer of a server.
 
     Attributes:
-        body: as received.
-        records: JSON bytes of each.
-        next_link: `rel="next"` of the header `Link`; empty for none.
+        body: the body as received.
+        records: JSON bytes of each record.
+        next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
     """
 
     body: bytes
@@ -58,10 +58,10 @@ class Answer:
         """Return the text or number at a path; empty if it is missing, null or false.
 
         Args:
-            or_true: whether `true` is a text, too.
+            or_true: whether `true` is returned as a text, too.
 
         Raises:
-            ValueError: for other types.
+            ValueError: if the value has another type.
         """
         try:
             value = value_at(self.body, path)

@@ -221,10 +221,10 @@ class RestSource(DescribedSource):
                     yield f"{urn!r}: {partition!r} is not one of its partitions, {PARTITION!r} and {ROWS!r}"
 
     def open(self) -> RestExtractor:
-        """Return an unconnected extractor.
+        """Return an extractor that connects at its first work unit.
 
         Raises:
-            ConfigurationError: without `requests`, or if a secret file is unreadable.
+            ConfigurationError: if `requests` is not installed, or a secret file is unreadable.
         """
         try:
             from distcommit.sources.rest.client import RestClient  # noqa: PLC0415 - an extra of its own

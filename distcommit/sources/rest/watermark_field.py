@@ -78,7 +78,7 @@ class WatermarkField(SettingsModel):
 
     @property
     def beginning(self) -> Position:
-        """Lowest position."""
+        """Lowest position: no value is below it."""
         return self._position(BEGINNINGS[self.kind])
 
     def position(self, value: object) -> Position:

@@ -47,11 +47,11 @@ class StagedPart(msgspec.Struct, frozen=True):
     """Rows that one attempt at a Spark task has staged.
 
     Attributes:
-        attempt: its name.
-        files: their number.
-        rows: their number.
-        nulls: rows without a watermark value.
-        newest: greatest watermark value; None for a snapshot or without values.
+        attempt: the attempt's name.
+        files: number of files.
+        rows: number of rows.
+        nulls: number of rows without a value in the watermark column.
+        newest: greatest value of the watermark column; None for a snapshot, or if all rows have null.
     """
 
     attempt: str
@@ -62,18 +62,18 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class StagedFrame(msgspec.Struct, frozen=True):
-    """The index of a dataset's staged rows, or the error.
+    """The index of one dataset's staged rows, or the error.
 
     Attributes:
-        parts: by task attempt.
-        column: of the watermark; empty for a snapshot.
-        kind: of the column.
-        bound: position from which Spark was asked for rows; None for all.
-        end: of the range that may be published, or None.
-        error: why nothing is staged; otherwise empty.
-        remedy: as in `DatasetProblem`.
-        reader: digest; empty for a snapshot.
-        greatest: with a transform, the greatest watermark value before it.
+        parts: the staged rows by task attempt.
+        column: the watermark column; empty for a snapshot.
+        kind: type of the column.
+        bound: stored position from which on Spark was asked for rows; None for all rows.
+        end: end of the range that may be published; None if there is none.
+        error: why nothing is staged; empty if rows are.
+        remedy: command for an operator, as in `DatasetProblem.remedy`.
+        reader: digest of the reader and its options; empty for a snapshot.
+        greatest: with a transform, the greatest value of the watermark column among the rows that it is applied to.
     """
 
     parts: tuple[StagedPart, ...] = ()
@@ -107,14 +107,15 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
 
 def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
-    """Return the end of the range that may be published, or None.
+    """Return the end of the range that may be published; None if there are no values.
 
-    It is the lower of the greatest value and `before`, less `lookback`, and exclusive, because more rows may follow.
+    The end is the lower one of the greatest value and `before`, less `lookback`. It is exclusive, because more rows
+    with the greatest value may follow.
 
     Args:
-        lookback: in seconds for times.
-        before: determined before Spark reads: present second or greatest integer. Spark's tasks read at different
-            moments, so one may return a row and another miss an earlier one.
+        lookback: seconds for times, a number for integers.
+        before: upper limit of the end, determined before Spark reads: the present second for times, the greatest value
+            for integers. Spark's tasks read at different moments: one may return a row, another miss an earlier one.
     """
     newest = [part.newest for part in parts if part.newest is not None]
     if not newest or before is None:
@@ -128,12 +129,12 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
 
 @dataclass(frozen=True, slots=True)
 class FrameSpool:
-    """Function that stages a partition and yields its `StagedPart` (for `mapInArrow`).
+    """Function that stages one partition of a DataFrame, and yields its `StagedPart` (for `mapInArrow`).
 
     Attributes:
         fs: the file system.
-        folder: of the dataset.
-        column: of the watermark; empty for a snapshot.
+        folder: the dataset's staging folder.
+        column: the watermark column; empty for a snapshot.
         kind: type of the column.
     """
 
@@ -200,11 +201,11 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StagedFrames(Source):
-    """Source of staged datasets, each one work unit.
+    """The source of all staged datasets of a job. Each dataset is one work unit.
 
     Attributes:
         fs: the file system.
-        folder: for staging.
+        folder: the staging folder.
         datasets: URNs of the datasets.
     """
 

@@ -64,10 +64,10 @@ class Column:
     """A column to read.
 
     Attributes:
-        name: in the table.
-        type: in Arrow.
-        expression: to select.
-        parse: converts the driver's value; None if Arrow accepts it.
+        name: the column's name.
+        type: the Arrow type of its values.
+        expression: the selected expression.
+        parse: converts the driver's value, if it is not null; None if Arrow accepts the driver's values.
     """
 
     name: str
@@ -76,10 +76,11 @@ class Column:
     parse: Callable[[Any], Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """Convert a driver's values.
+        """Convert a driver's values to an array.
 
         Raises:
-            ArrowException, TypeError, ValueError, OverflowError: for a value of another type, as SQLite permits.
+            ArrowException, TypeError, ValueError, OverflowError: if a value is not of the column's type. SQLite stores
+                any value in any column.
         """
         if self.parse is not None:
             values = [None if value is None else self.parse(value) for value in values]

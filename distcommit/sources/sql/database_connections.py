@@ -61,12 +61,12 @@ _SQLITE_TRANSIENT = {
 
 @dataclass(frozen=True)
 class Database:
-    """A database with at most one connection.
+    """A database, with at most one connection, which is reused.
 
     Attributes:
-        url: without a password.
-        password: masked in messages; empty for none.
-        tls: the setting.
+        url: the URL without a password.
+        password: the user's password; empty for none. Masked in all messages.
+        tls: the setting `tls`.
     """
 
     url: str
@@ -79,12 +79,12 @@ class Database:
 
     @contextmanager
     def reading(self, table: str = "") -> Iterator[sa.Connection]:
-        """Connect and open a read-only transaction, of one snapshot if the database supports that.
+        """Connect if needed, and open a read-only transaction. It sees one snapshot if the database supports that.
 
         Raises:
-            TransientError: if the server or the connection fails.
+            TransientError: if the server can't be reached, or the connection breaks.
             SourceError: if the database rejects a statement.
-            ConfigurationError: without driver.
+            ConfigurationError: if the database's driver is missing.
         """
         with self.errors(table), self._engine.connect() as connection:
             yield connection.execution_options(**_READING.get(self.dialect, {}))

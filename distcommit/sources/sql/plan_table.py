@@ -83,20 +83,23 @@ def plan_table(
     rows_per_unit: int,
     note: Callable[[str], None],
 ) -> tuple[DatasetPlan | None, DeferredRecords | None]:
-    """Plan a table's next range. Return the plan, or None, and the rows left for later, or None.
+    """Plan the next range of one table. Return the plan, and the rows that are left for later runs.
+
+    The plan is None if the table has no new rows; the second value is None if no rows are left.
 
     Args:
-        retried_end: of a failed range to read first; ignored if none of its rows exists.
-        from_latest: whether a new table begins at its end, by a work unit that stores the position.
-        limit: approximate rows of a run, 0 for all.
-        rows_per_unit: approximate.
-        note: receives warnings.
+        retried_end: end of a failed range that is read before newer rows; ignored if none of its rows exists any more.
+        from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
+            that is empty, so that its position is stored.
+        limit: approximate number of rows that one run reads, 0 for all. Rows with one value are read together.
+        rows_per_unit: approximate number of rows of a work unit. Rows with one value are in one work unit.
+        note: called with each warning about a planned table.
 
     Raises:
         QueryChangedError: if the stored position is of another query, or of a table instead of a query.
-        PlanError: if the position is above the greatest integer or text.
-        SourceError: if the position is not of the column, values can't be positions or are not unique, or text has a
-            lookback.
+        PlanError: if the stored position is above the greatest value of a column of integers or text.
+        SourceError: if the stored position is not one of the column, the column has values that can't be positions or
+            is no longer unique, or a column of text has a lookback.
     """
     stored = _stored(table, state)
     newest_end, greatest = _end(connection, table, stored, note)

@@ -47,7 +47,7 @@ class PlanRules(Protocol):
 
     @property
     def records_per_work_unit(self) -> int:
-        """Approximate rows."""
+        """Approximate rows of a work unit."""
 
     @property
     def records_per_dataset(self) -> int:

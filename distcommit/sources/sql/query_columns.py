@@ -38,7 +38,7 @@ _POSTGRESQL: Mapping[int, types.TypeEngine[Any]] = {
     2950: types.Uuid(),
     3802: postgresql.JSONB(),
 }
-"""By built-in oid."""
+"""Column types by PostgreSQL's built-in oids, which never change."""
 _POSTGRESQL_EXTENSIONS: Mapping[str, types.TypeEngine[Any]] = {"citext": postgresql.CITEXT()}
 _NUMERIC = 1700
 _OTHER_TYPES = sa.text("SELECT oid, CAST(typtype AS text), typname FROM pg_type WHERE oid IN :oids")
@@ -58,7 +58,7 @@ _MYSQL: Mapping[int, types.TypeEngine[Any]] = {
     14: types.Date(),
     245: types.JSON(),
 }
-"""By type number of MySQL's protocol."""
+"""Column types by the type number of MySQL's protocol."""
 _MYSQL_DECIMAL, _MYSQL_TEXTS = 246, {15, 249, 250, 251, 252, 253, 254}
 _UNSIGNED, _ENUM_OR_SET, _BYTES = 32, 256 | 2048, 63
 _VIEW, _EMPTY = "distcommit_columns", "distcommit_affinities"
@@ -73,10 +73,11 @@ class _Unknown(types.NullType):
 
 
 def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Reflected:
-    """Return a query's columns, which are nullable and without keys.
+    """Return the columns of a query. All of them are nullable, and none is unique, because the database does not report
+    keys of queries.
 
     Args:
-        connection: in a transaction that is rolled back.
+        connection: a connection in a transaction that is rolled back.
 
     Raises:
         SourceError: if the query has two columns with one name.

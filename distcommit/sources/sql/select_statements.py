@@ -24,10 +24,10 @@ class FullTable:
     """A table or query that is read whole.
 
     Attributes:
-        name: also of the dataset.
-        rules: from the job file.
-        source: for FROM.
-        columns: to read.
+        name: name of the table and of the dataset.
+        rules: its settings in the job file, such as the condition `where`.
+        source: the FROM clause.
+        columns: columns to read.
     """
 
     name: str
@@ -47,19 +47,19 @@ class FullTable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or query that is read in ranges.
+    """A table or query that is read in ranges of its watermark column.
 
     Attributes:
-        name: also of the dataset.
-        rules: from the job file.
-        source: for FROM.
-        columns: to read.
-        mark: expression of the watermark.
-        kind: of the watermark.
-        has_zone: of times.
-        is_unique: of the watermark.
+        name: name of the table and of the dataset.
+        rules: its settings in the job file, such as the condition `where`.
+        source: the FROM clause.
+        columns: columns to read.
+        mark: expression of the watermark column.
+        kind: type of the watermark column.
+        has_zone: whether times have a time zone.
+        is_unique: whether the watermark column is unique.
         is_indexed: whether an index finds the rows above a position.
-        may_be_null: of the watermark.
+        may_be_null: whether the watermark column may be null.
     """
 
     name: str

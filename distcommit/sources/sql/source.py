@@ -216,13 +216,15 @@ class SqlSource(DescribedSource):
         return self.described(Extract(namespace, dataset_urn, kind, (), (column,) if column else ()))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned, idle tables with new rows.
+        """Plan owned, idle tables that have new rows, on one connection.
 
-        Rows without a watermark value are a problem of a table that is planned nevertheless.
+        A table's problem is reported, and the others are planned. Rows without a value in the watermark column are a
+        problem of a table that is planned nevertheless. Rows that are left for later runs are counted
+        (`DeferredRecords`).
 
         Raises:
-            TransientError: if server or connection fails.
-            ConfigurationError: without SQLAlchemy or driver.
+            TransientError: if the server can't be reached, or the connection breaks.
+            ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
         from distcommit.sources.sql.plan_tables import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
@@ -257,10 +259,10 @@ class SqlSource(DescribedSource):
         return position_problems(datasets, self.selection)
 
     def open(self) -> SqlExtractor:
-        """Return an unconnected extractor.
+        """Return an extractor that connects at its first work unit.
 
         Raises:
-            ConfigurationError: without SQLAlchemy or driver.
+            ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
         from distcommit.sources.sql.extractor import SqlExtractor  # noqa: PLC0415 - a job file is read without SQLAlchemy

@@ -28,13 +28,13 @@ _PARENTS = sa.text(
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """A table, as the database describes it.
+    """Description of a table by the database.
 
     Attributes:
-        columns: all.
-        unique: by themselves.
-        keys: primary.
-        indexed: first columns of indexes over all rows.
+        columns: all columns.
+        unique: columns that are unique by themselves.
+        keys: columns of the primary key.
+        indexed: columns that an index over all rows begins with.
     """
 
     columns: list[ReflectedColumn]

@@ -22,13 +22,13 @@ class TableRules:
     """The rules of one table or query.
 
     Attributes:
-        watermark: its column; empty to read the whole table.
-        lookback: from the greatest value or the present; seconds for times.
-        columns: empty for all.
-        where: in SQL; empty for all rows.
-        keys: declared by the job file.
-        query: None for a table.
-        to_newest: whether times end before the greatest one, not the present.
+        watermark: the watermark column; empty if each run reads the whole table.
+        lookback: distance of the range's end from the greatest value, or from the present; seconds for times.
+        columns: columns to read; empty for all.
+        where: a condition in SQL; empty for all rows.
+        keys: columns that the job file declares as unique together.
+        query: the query; None for the table of that name.
+        to_newest: whether a range of times ends before the greatest time instead of the present.
     """
 
     watermark: str
@@ -47,15 +47,17 @@ class TableRules:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Tables that are named or match a pattern with their whole name, unless excluded.
+    """The selected tables and queries, and the rules of all of them.
+
+    A table is selected by its name or by a pattern of its whole name, unless it is excluded.
 
     Attributes:
-        schema: None for the connection's own.
-        names: of tables.
-        patterns: of names.
-        exclude: names.
-        exclude_patterns: of names.
-        rules: without `overrides`.
+        schema: schema of the tables; None for the connection's own.
+        names: names of tables.
+        patterns: regular expressions of names of tables.
+        exclude: names of excluded tables.
+        exclude_patterns: regular expressions of names of excluded tables.
+        rules: rules of tables that are not in `overrides`.
         overrides: rules of single tables, and of each query.
     """
 

@@ -19,11 +19,11 @@ class NotedAttempt:
     """An attempt with a marker file.
 
     Attributes:
-        epoch: of the attempt's run.
-        work_unit_id: of the attempt.
-        attempt: its id.
-        folder: relative to the staging root; may be gone.
-        sinks: names of its writers' sinks.
+        epoch: epoch of the attempt's run.
+        work_unit_id: work unit of the attempt.
+        attempt: id of the attempt.
+        folder: folder of the attempt, relative to the staging root. The folder may be gone.
+        sinks: names of the sinks that the attempt's writers write to.
     """
 
     epoch: int

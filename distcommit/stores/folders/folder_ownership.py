@@ -21,10 +21,10 @@ class Owner(msgspec.Struct, frozen=True):
     """The claim of a folder.
 
     Attributes:
-        version: of the format.
-        store_id: of the job's store.
-        job: that uses the folder.
-        store: its path at the claim.
+        version: format version.
+        store_id: id of the job's store.
+        job: name of the job that stages or publishes in the folder.
+        store: path of the store when it claimed the folder.
     """
 
     version: int

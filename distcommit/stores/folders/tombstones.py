@@ -32,11 +32,11 @@ class SupersededFile(msgspec.Struct, frozen=True):
     """A superseded file.
 
     Attributes:
-        path: below the output.
-        size_bytes: of the file.
-        checksum: xxh3-64 in 16 hexadecimal digits. Empty if the file was never read; the path, with epoch and attempt,
-            and the size then identify it.
-        records: their number.
+        path: path below the output root.
+        size_bytes: size of the file.
+        checksum: xxh3-64 of the bytes as 16 hexadecimal digits. Empty if the file was never read; the path, which
+            contains epoch and attempt, and the size then identify the file.
+        records: number of records in the file.
     """
 
     path: str
@@ -58,13 +58,13 @@ Publishing = Publish | Literal["expire", "compact"]
 
 
 class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input records of replaced or expired files, which the audit does not expect.
+    """Input records whose files are replaced or expired. The audit does not expect these records in the output.
 
     Attributes:
-        incarnation: of the positions.
-        branches: of the flow when they were read.
-        offsets: by branch, as text of `OffsetSets`.
-        is_expired: whether no other files contain them.
+        incarnation: incarnation of the positions.
+        branches: all branches of the flow when the records were read.
+        offsets: positions by branch, as text of `OffsetSets`.
+        is_expired: whether the records expired, so that no other files contain them.
     """
 
     incarnation: str
@@ -77,23 +77,24 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
     """The files that a sequence supersedes.
 
     Attributes:
-        version: of the format.
-        dataset_urn: of the sequence.
-        epoch: of the sequence.
-        run_id: of the sequence.
-        work_unit_id: of the attempt; in a replacement, of a winning one.
-        attempt: its id; in a replacement, one of the committer that staged it.
-        base: done epoch at planning, the newest of superseded files.
-        branch: that had rejected the reprocessed records; empty for all, and in a replacement.
-        records_reprocessed: 0 in a replacement.
-        records_written: for reprocessed records, which may yield several; 0 in a replacement.
-        records_rejected: again; 0 in a replacement.
+        version: format version.
+        dataset_urn: the dataset.
+        epoch: epoch of the sequence.
+        run_id: run of the sequence.
+        work_unit_id: work unit of the attempt. In a replacement, the work unit of one of the winning attempts.
+        attempt: id of the attempt. In a replacement, an attempt id of the committer that staged it.
+        base: the dataset's done epoch when this was planned, which is the newest epoch of the superseded files.
+        branch: the branch that had rejected the reprocessed records; empty for all. Empty in a replacement.
+        records_reprocessed: number of reprocessed records; 0 in a replacement.
+        records_written: records that the branches wrote for the reprocessed ones. One record may result in several. 0
+            in a replacement.
+        records_rejected: records that were rejected again; 0 in a replacement.
         files: the superseded files.
-        publish: how new files replace the listed ones; "append" after reprocessing.
-        published: new files below the output: a replacement's other files, or the merged file; empty after reprocessing
-            or expiry.
-        replaced: input records that this and previous replacements have superseded, by incarnation and branches;
-            otherwise empty.
+        publish: how new files replace the listed ones; "append" if their records were reprocessed.
+        published: paths below the output root of the new files: in a replacement, of all other files of the sequence;
+            in a compaction, of the merged file. Empty if records were reprocessed or expired.
+        replaced: the input records whose files this replacement and the previous ones have superseded: one entry for
+            each incarnation and set of branches. Empty if this is not a replacement.
     """
 
     version: int
@@ -197,8 +198,8 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
     """Return a published tombstone.
 
     Raises:
-        FileNotFoundError: if there is none.
-        UnknownVersionError: of the format.
+        FileNotFoundError: if it does not exist.
+        UnknownVersionError: if it is of another format version.
         CorruptError: if it cannot be read, is not at its own path, or lists files that it must not supersede.
     """
     tombstone = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
@@ -217,11 +218,13 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
 
 
 def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
-    """Return superseded paths below the output with their tombstones, in a valid output one each.
+    """Return the superseded files by path below the output root, with the tombstones that list them.
+
+    In a valid output, one tombstone lists each file.
 
     Args:
-        tombstones: of one dataset.
-        done_epoch: of the dataset; tombstones of newer epochs are ignored.
+        tombstones: tombstones of one dataset.
+        done_epoch: the dataset's done epoch. Tombstones of newer epochs are ignored.
     """
     superseded: dict[str, list[Tombstone]] = {}
     for tombstone in tombstones:

@@ -36,15 +36,15 @@ class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a work unit, with times in milliseconds since 1970."""
 
     dataset: str
-    """Its URN."""
+    """The dataset."""
     work_unit: str
-    """Its id."""
+    """Id of the work unit."""
     writer: str
     """32 hexadecimal digits of the task attempt."""
     started_ms: int
-    """Of the attempt."""
+    """Start of the attempt."""
     finished_ms: int
-    """Of the attempt."""
+    """End of the attempt."""
     counts: RunCounts
     """Counts of the attempt. Of converters and checkers, only task checkers are counted."""
 
@@ -57,13 +57,13 @@ class Attempt(msgspec.Struct, frozen=True):
 def count_attempts(
     fs: FileSystem, store_root: str, run_id: str, on_attempt: Callable[[Attempt], None] = lambda _: None
 ) -> dict[str, RunCounts]:
-    """Return a run's counts by dataset.
+    """Return counts by dataset from a run's task states.
 
     Args:
         on_attempt: called with each attempt.
 
     Raises:
-        CorruptError: for a file.
+        CorruptError: if a file of task states is corrupt.
     """
     by_dataset: dict[str, RunCounts] = {}
     folder = run_folder(store_root, run_id)

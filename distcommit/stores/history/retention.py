@@ -28,11 +28,11 @@ from distcommit.stores.state.task_states import PastStates
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many older runs are kept.
+    """How much history is kept.
 
     Attributes:
-        runs: with records.
-        tables: with plans, task states and run tables.
+        runs: number of older runs whose records are kept.
+        tables: number of older runs whose plans, task states and run tables are kept.
     """
 
     runs: int = 100
@@ -53,19 +53,22 @@ def expire_history(
     retention: Retention,
     refused: Collection[int] = (),
 ) -> None:
-    """Delete the expired history of older runs.
+    """Delete the expired history of runs before this one.
 
-    Each partition deletes table folders with its number, whatever the run's numbers of buckets or partitions were, and
-    empty run folders. Partition 0 also deletes run records, and dead runs' progress, signs of life and work unit
-    markers.
+    Each partition deletes the table folders with its number, even if their run had another number of buckets or
+    partitions, and empty run folders. Partition 0 also deletes run records, and the progress, signs of life and work
+    unit markers of dead runs.
 
-    Runs are ordered by id, which sorts by time, and higher ids are kept. If this process was paused, newer runs may
-    need theirs for buckets that they failed to recover. If a clock was set back, an older run may have a higher id.
+    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept. If
+    this process was paused, newer runs may need theirs for buckets that they failed to recover. If a clock was set
+    back, an older run may have a higher id.
 
     Args:
-        run_id: of the caller.
-        partition: of the caller.
-        refused: buckets that could not be recovered, whose task states show whether a log has lost segments.
+        run_id: the run that deletes.
+        partition: the partition that deletes.
+        retention: how much is kept.
+        refused: buckets that could not be recovered. Their task states are kept, because they show whether a log has
+            lost its newest segments.
 
     Raises:
         OSError, UnknownVersionError: if a file cannot be read or deleted. A later run deletes the rest.

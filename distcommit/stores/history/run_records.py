@@ -36,15 +36,15 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Facts known before a run starts."""
 
     config: dict[str, Any] = {}
-    """Without secrets."""
+    """The job file, without secrets."""
     versions: dict[str, str] = {}
-    """Of software, by name."""
+    """Versions of software that the run uses, by name."""
     host: str = ""
-    """Of the driver."""
+    """Host of the driver."""
     pid: int = 0
     """Process id of the driver."""
     job_file: str = ""
-    """On that host."""
+    """Path of the job file on that host."""
     is_locked: bool = True
     """Whether the run holds the job lock. If not, it keeps a sign of life in its own folder."""
     retained_runs: int = 0
@@ -57,82 +57,82 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 class RunBeginning(msgspec.Struct, frozen=True):
     version: int
-    """Of the format."""
+    """Format version."""
     job: str
-    """Its name."""
+    """Name of the job."""
     run_id: str
-    """Its id."""
+    """The run's id."""
     epoch: int
-    """Of the run."""
+    """The run's epoch."""
     command: str
     """That started the run."""
     requested_by: str
     """User or service."""
     began_ms: int
-    """In milliseconds since 1970."""
+    """Start of the run, in milliseconds since 1970."""
     facts: RunFacts
-    """Of the start."""
+    """Facts that were known before the run started."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
     """A request to end the run of an epoch."""
 
     version: int
-    """Of the format."""
+    """Format version."""
     epoch: int
-    """Of the run."""
+    """Epoch of the run."""
     requested_by: str
     """User or service."""
     at_ms: int
-    """In milliseconds since 1970."""
+    """Time of the request, in milliseconds since 1970."""
 
 
 class RecordedPhase(msgspec.Struct, frozen=True):
     name: str
-    """Of the phase."""
+    """Name of the phase."""
     seconds: float
-    """Of the phase."""
+    """Duration of the phase."""
     completed: bool
     """If False, an error ended the phase, and counts cover only earlier reports."""
     counts: RunCounts
-    """Of the phase alone."""
+    """Counts of the phase alone."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
     """An ended run, with times in milliseconds since 1970."""
 
     version: int
-    """Of the format."""
+    """Format version."""
     job: str
-    """Its name."""
+    """Name of the job."""
     run_id: str
-    """Its id."""
+    """The run's id."""
     epoch: int
-    """Of the run."""
+    """The run's epoch."""
     command: str
     """That started the run."""
     requested_by: str
     """User or service."""
     began_ms: int
-    """Start."""
+    """Start of the run."""
     ended_ms: int
-    """End."""
+    """End of the run."""
     outcome: RunOutcome
-    """Of the run."""
+    """Outcome of the run."""
     error_kind: str
     """Error id, or a library's class; empty for none."""
     error: str
-    """Of the run, or of a failed ingest job."""
+    """Text of the error that ended the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]
-    """In order."""
+    """Phases of the run, in order."""
     totals: RunCounts
-    """Of all phases."""
+    """Counts of all phases."""
     quarantined: Reasons = Reasons()
-    """Datasets."""
+    """Datasets that the run quarantined."""
     held: Reasons = Reasons()
     """Datasets that were ready, but the job publishes all or none."""
     reasons: Reasons = Reasons()
-    """Of incomplete datasets or buckets."""
+    """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
     """Facts that are not failures."""
 

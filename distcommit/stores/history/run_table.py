@@ -58,11 +58,11 @@ class RowKind(StrEnum):
 
 class DatasetOutcome(StrEnum):
     NONE = ""
-    """No outcome."""
+    """The row records no outcome."""
     REPLAYED = "replayed"
     """An older run's sequence was published."""
     PUBLISHED = "published"
-    """Completely."""
+    """All planned work units are published."""
     PARTLY_PUBLISHED = "partly published"
     """Some planned work units."""
     UNCHANGED = "unchanged"
@@ -72,30 +72,30 @@ class DatasetOutcome(StrEnum):
     FAILED = "failed"
     """Nothing was committed, because of a failure."""
     POSTPONED = "postponed"
-    """Its sequence is pending."""
+    """The dataset's sequence is pending."""
     QUARANTINED = "quarantined"
-    """Its sequence is quarantined."""
+    """The dataset's sequence is quarantined."""
     SKIPPED = "skipped"
-    """Not planned."""
+    """The dataset was not planned."""
     READ = "read"
-    """Of unknown outcome; never stored."""
+    """The dataset was read, and its outcome is unknown. Never stored."""
 
 
 PUBLISHED_OUTCOMES = frozenset({DatasetOutcome.PUBLISHED, DatasetOutcome.PARTLY_PUBLISHED})
-"""Of datasets that the run has planned."""
+"""Outcomes of datasets that the run has planned and published."""
 
 
 class TaskIdentity(msgspec.Struct, frozen=True):
     phase: str
-    """Of the run."""
+    """Phase of the run."""
     task: int
     """Number in the phase."""
     writer: str
     """32 hexadecimal digits of the attempt, which begin the names of its task-state files."""
     host: str = ""
-    """Of the task."""
+    """Host of the task."""
     pid: int = 0
-    """Of the Python worker."""
+    """Process id of the Python worker."""
     daemon_pid: int = 0
     """The worker's parent, one for each executor."""
 
@@ -108,17 +108,17 @@ class TableRow(msgspec.Struct, frozen=True):
     dataset: str = ""
     """Empty for a task or a commit pass."""
     bucket: int = -1
-    """In an OUTCOME row; otherwise -1."""
+    """Bucket of the dataset, in an OUTCOME row; otherwise -1."""
     began_ms: int = 0
     """0 if unknown."""
     ended_ms: int = 0
     """0 if unknown."""
     outcome: DatasetOutcome = DatasetOutcome.NONE
-    """In the run."""
+    """Outcome of the dataset in the run."""
     kind: str = ""
     """Kind of the problem, such as `failed`; empty for none."""
     reason: str = ""
-    """Of the problem."""
+    """Reason of the problem."""
     counts: RunCounts = RunCounts()
     """Only work units, committed datasets, published records and files, lost positions, storage requests and commits
     are stored."""
@@ -128,7 +128,7 @@ class TaskRows(msgspec.Struct, frozen=True):
     task: TaskIdentity
     """The attempt."""
     rows: list[TableRow]
-    """At least one."""
+    """The rows, at least one."""
 
     @property
     def outcomes(self) -> list[TableRow]:

@@ -69,8 +69,8 @@ class CommitLog(LogView):
     """One log, as one process reads it and appends to it.
 
     Args:
-        folder: created by the job store.
-        epoch: of the writer; 0 for an operator.
+        folder: folder of the log, created by the job store.
+        epoch: epoch of the writer; 0 for an operator.
     """
 
     def __init__(self, fs: FileSystem, folder: str, epoch: int = 0) -> None:

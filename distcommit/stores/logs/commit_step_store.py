@@ -40,24 +40,25 @@ _WHO = "LogCommitStepStore"
 
 
 class LogCommitStepStore(CommitStepStore):
-    """Commit steps in commit logs, in one sub-folder for each job.
+    """Commit steps in commit logs below one folder, one sub-folder for each job.
 
-    `create`, or the first change, fences the job: a process that opened it earlier can no longer seal. Steps stay in
-    this process until they are sealed. If several steps move the watermark (`CommitStep.move`), each for its own
-    partitions, the moves are joined. The joined move is compared with the stored watermark at the seal, and takes
-    effect in the record that closes the sequence.
+    `create` fences the job, and so does the first operation that changes it: a process that opened the job earlier can
+    no longer seal. Steps that are put stay in this process until they are sealed. If several steps of a sequence move
+    the watermark (`CommitStep.move`), each for its own partitions, the moves are joined. The joined move is compared
+    with the stored watermark at the seal, and takes effect in the record that closes the sequence.
 
-    `commit` quarantines a sequence with a lost step, or that processes of `max_attempts` epochs failed to replay;
-    `get_commit_sequence` skips it until it is released. The process that sealed it may retry without limit, and an
-    outage does not count.
+    `commit` quarantines a sequence with a lost step, and a sequence that processes of `max_attempts` epochs failed to
+    replay. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
+    limit. An outage of the target does not count.
 
-    Operations on datasets of a corrupt log raise CorruptError.
+    A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
 
     Args:
-        folder: of the stores.
-        context: of file steps.
+        fs: file system of all folders.
+        folder: folder of the stores.
+        context: file system and roots of file steps.
         buckets: logs per job, for new stores.
-        max_attempts: failed replays before quarantine.
+        max_attempts: failed replays of a sequence before it is quarantined, like a job's `replay.max_attempts`.
     """
 
     def __init__(
@@ -178,14 +179,16 @@ class LogCommitStepStore(CommitStepStore):
         """Release a quarantined dataset, and record the release.
 
         Args:
+            store: the job.
+            urn: the dataset.
             how: "retry": the sequence can be committed again. "accept": the sequence counts as done, and the watermark
                 moves. "abandon": the sequence is undone, and the watermark stays. "restart": the sequence is undone,
                 and the watermark is deleted.
-            user: for the record.
+            user: the operator, for the record.
 
         Raises:
-            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or cannot be
-                abandoned; it stays quarantined.
+            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if the
+                sequence cannot be abandoned. The dataset stays quarantined.
             TransientError: if the sequence is accepted, and data prepared at a target could not be rolled back.
             DistcommitError: if a step cannot be undone now. Calling again resumes.
         """

@@ -40,13 +40,17 @@ def fold_readable_part(log: CommitLog) -> Fold:
 
 
 def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
-    """Move all segments above a log's readable part to `set_aside`, and return their paths.
+    """Move all segments above the readable part of a log to `set_aside` in the store.
 
-    An empty log is created again. The caller must make sure that no run starts; after a crash the next call resumes.
-    Until all are moved the log cannot be read, because none of them is a readable checkpoint.
+    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next
+    call resumes. Until all segments are moved the log cannot be read, because none of the segments to move is a
+    readable checkpoint.
+
+    Returns:
+        the paths of the moved segments.
 
     Raises:
-        UnknownVersionError: of a segment.
+        UnknownVersionError: like `is_corrupt`.
     """
     if not is_corrupt(log):
         return []

@@ -37,20 +37,21 @@ OTHER_STAGING = (
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
-    """Check that store, output and staging belong together, fence the job log, and mark the output with the epoch,
-    before any publication.
+    """Check that store, output and staging belong together, fence the job log, and mark the output with the run's
+    epoch.
 
-    Costs O(1) operations.
+    All of this precedes any publication. Costs O(1) operations.
 
     Args:
-        unsealed: for delivery at least once.
+        unsealed: whether the run delivers at least once.
 
     Returns:
         the run's epoch.
 
     Raises:
-        StaleStoreError: if output or store have runs that the other does not know.
-        ConfigurationError: if staging or output are another job's.
+        StaleStoreError: if the output has markers of runs that the store does not know, or the store knows runs without
+            a marker in the output.
+        ConfigurationError: if staging or output belong to another job.
         FencedError, OutcomeUnknownError, StorageRefusedError: like `fence_job`.
     """
     require_newest(store)
@@ -193,16 +194,16 @@ def _has_open_dataset(log: CommitLog) -> bool:
 
 
 def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
-    """Fence the job log, and return the run's epoch.
+    """Fence the job log and return the run's epoch.
 
-    It is the number of the FENCE, or one above the newest epoch if that is higher, as after a rebuild.
+    The epoch is the number of the run's FENCE, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        moving: whether the caller moves the store to another generation.
+        moving: whether the caller moves the store to another generation, or resumes such a move.
 
     Raises:
-        FencedError: if another run fenced at that moment; this one must end.
-        ConflictError: of `require_current_generation`.
+        FencedError: if another run fenced the log at the same moment. This run must end, and must not retry.
+        ConflictError: if the store is not open in its current generation: see `require_current_generation`.
         OutcomeUnknownError, StorageRefusedError: if the log cannot be written.
     """
     log = store.job_log()
@@ -223,10 +224,10 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
-    """Fence a bucket's log; return the state with the fence.
+    """Fence one bucket's log and return its state, which includes the fence.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
     """
     fold = yield from log.settle(partial(next_log_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)

@@ -11,9 +11,9 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
     """Check that the store is open in its current generation.
 
     Args:
-        store: as it was opened.
-        fold: a later state of the job log.
-        moving: whether the caller moves it.
+        store: the store, as it was opened.
+        fold: a later state of its job log.
+        moving: whether the caller moves it to another generation.
 
     Raises:
         ConflictError: if another generation is current, or a move to one is in progress.

@@ -100,10 +100,11 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, actual: str) -> Lo
 
 
 def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_epoch: int) -> None:
-    """After a crash, check that the output has the effects of sequences that dead runs finished.
+    """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
 
     Args:
-        ended_epoch: newest run with an end in the output, up to which users may have deleted effects.
+        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
+            because users may delete them.
 
     Raises:
         StaleStoreError: if an effect is missing.

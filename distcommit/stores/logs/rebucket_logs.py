@@ -41,12 +41,13 @@ _SHOWN_NAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The target of a rebucketing.
+    """The requested buckets and dataset names of a rebucketing.
 
     Attributes:
-        buckets: their number.
-        settings: new fixed settings that name or group datasets.
-        current_names: old names to new ones, by the settings; None without renaming.
+        buckets: number of buckets.
+        settings: new values of the fixed settings that name or group datasets, as the store records them.
+        current_names: maps old dataset names to new ones; None if no dataset is renamed. The mapping follows from
+            `settings`.
     """
 
     buckets: int
@@ -56,13 +57,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Rebucketed:
-    """The result.
+    """The result of a rebucketing.
 
     Attributes:
-        store: in its new generation.
-        epoch: of the move; 0 for none.
-        datasets: their number in the new logs.
-        is_resumed: whether an interrupted command's move was finished.
+        store: the store in its new generation.
+        epoch: epoch of the move; 0 if no move was needed.
+        datasets: number of datasets in the new logs.
+        is_resumed: whether this command finished the move of an interrupted command.
     """
 
     store: JobStore
@@ -72,24 +73,27 @@ class Rebucketed:
 
 
 def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[str], None]) -> Rebucketed:
-    """Move a job to another generation of logs, in O(old buckets + new buckets) operations.
+    """Move a job to another generation of logs. Costs O(old buckets + new buckets) operations.
 
     Args:
-        store: in its current generation, with the new grouping.
+        store: the store in its current generation, with the new grouping of datasets.
+        move: the target.
         run_id: unique id of this command.
-        report_step: called as each step starts.
+        report_step: called with each step as it starts.
 
     Returns:
-        the durable result.
+        the result, with the store in its new generation; durable.
 
     Raises:
-        ConflictError: if a dataset is not idle, or a stopped one would be renamed; logs have at most new fences then.
-            Also if another move is in progress, the generation is not current, or a log can't be ended.
-        ConfigurationError: if a dataset has no commit group.
-        FencedError: if another process has fenced the job; if that does not resume the move, repeat this command.
+        ConflictError: if a dataset is not idle, or a stopped dataset would get another name; then logs have at most new
+            fences. Also if another move is in progress, the store's generation is not current, or a log can't be ended.
+        ConfigurationError: if the job's sink names no commit group for a dataset.
+        FencedError: if another process has fenced the job meanwhile. If that process does not resume the move, repeat
+            this command.
         StaleStoreError: if the store is older than its output.
-        LostTailError: if a log has lost its newest segments.
-        CorruptError: if a log cannot be read, a new one has other content, or a schema to rename is lost.
+        LostTailError: if a bucket's log has lost its newest segments.
+        CorruptError: if a log cannot be read, a new log exists with other content, or the stored schema of a dataset to
+            rename is lost or unreadable.
     """
     fold = store.job_log().refresh()
     require_current_generation(store, fold, moving=True)

@@ -23,18 +23,19 @@ def record_changed_steps(
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
     failed: dict[SequenceName, DistcommitError],
 ) -> BatchedWork[frozenset[SequenceName]]:
-    """Record changed rows of failed sequences' steps for the retry.
+    """Record the steps of failed sequences whose rows their execution has changed, so that the retry uses these rows.
 
     Args:
-        executed: sequences as executed.
-        loaded: steps after the execution.
-        failed: errors by sequence; that of an unrecorded change replaces others, unless a step is lost.
+        executed: the sequences as they were executed.
+        loaded: their steps after the execution.
+        failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's,
+            unless a step is lost.
 
     Returns:
-        sequences with a recorded change, whose progress does not count as failed attempts.
+        the sequences with a recorded change. Their commits have made progress and do not count as failed attempts.
 
     Raises:
-        FencedError: for a newer run's fence.
+        FencedError: if a newer run has fenced the log.
         DistcommitError, OSError: if the log cannot be written. The retry then uses the recorded rows.
     """
     changed: list[PostponedSequence] = []

@@ -34,10 +34,10 @@ class Segment:
     """One record and its writer.
 
     Attributes:
-        epoch: of the writer; 0 for an operator.
-        writer_id: random, in hexadecimal digits.
-        record: stored in it.
-        checksum: 16 hexadecimal digits; empty before it is stored.
+        epoch: epoch of the writer; 0 for an operator.
+        writer_id: random id of the writer, in hexadecimal digits.
+        record: the record.
+        checksum: the stored checksum, as 16 hexadecimal digits; empty before the segment is stored.
     """
 
     epoch: int
@@ -63,11 +63,11 @@ def encode_segment(segment: Segment) -> bytes:
 
 
 def decode_segment(data: bytes, path: str) -> Segment:
-    """Decode, bounded in size and without running code.
+    """Return the segment in `data`. Decoding runs no code and is bounded in size.
 
     Args:
-        data: of the file.
-        path: for the error.
+        data: bytes of the file.
+        path: path of the file, for the error.
 
     Raises:
         UnknownVersionError: if the segment is undamaged and of another format version.

@@ -24,15 +24,15 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class OpenStore:
-    """A job's open store.
+    """An open store of one job in this process.
 
     Attributes:
-        store: durable state.
-        run_id: of the fences.
-        epoch: of the fences.
-        logs: by bucket.
-        unfenced: buckets whose log was corrupt, fenced before their next use.
-        unsealed: steps in execution order by dataset.
+        store: the durable state of the job.
+        run_id: id under which the logs are fenced.
+        epoch: epoch that the logs are fenced for.
+        logs: logs of the buckets by number.
+        unfenced: buckets whose log was corrupt when it had to be fenced; fenced before their next use.
+        unsealed: steps that are not sealed yet, in execution order by dataset URN.
     """
 
     store: JobStore
@@ -48,9 +48,9 @@ class SequenceEnd:
     """Records the end of one sealed sequence in its bucket's log.
 
     Attributes:
-        opened: with the epoch that ends the sequence.
-        log: of the bucket.
-        executed: with this process's recorded rows.
+        opened: the store, with the epoch that ends the sequence.
+        log: log of the dataset's bucket.
+        executed: the sequence, with the recorded rows of the steps in this process.
     """
 
     opened: OpenStore
@@ -66,11 +66,11 @@ class SequenceEnd:
         return self.opened.store.bucket_of(self.name.dataset_urn)
 
     def close(self) -> None:
-        """Record that the sequence is done, whose effects must be durable.
+        """Record in the log that the sequence is done. All of its effects must be durable.
 
         Raises:
-            FencedError: for a newer process's fence.
-            ConflictError, StaleStoreError: of `require_not_moved`.
+            FencedError: if a newer process has fenced the log.
+            ConflictError, StaleStoreError: if the log has ended; see `require_not_moved`.
         """
         fold = run_alone(self.log.settle(partial(next_log_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:

@@ -28,13 +28,14 @@ _NO_UNIT = "accepted"
 
 
 class InDoubt:
-    """The prepared transactions of a sequence, whose attempts get markers like those that may be aborted.
+    """The prepared transactions of a sequence. Their attempts get marker files, as attempts that may be aborted.
 
-    While the sequence is open the markers have no effect, and they are deleted before it is executed. Once it has
-    ended, the next run rolls the transactions back.
+    While the sequence is open the markers have no effect, and they are deleted before the sequence is executed. Once
+    the sequence has ended, the next run of the job rolls the transactions back.
 
     Args:
-        committers: by sink; other sinks' transactions stay prepared.
+        store: store of the sequence.
+        committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
 
     Raises:
         OSError: if a marker cannot be written.

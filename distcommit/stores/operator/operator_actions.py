@@ -45,11 +45,11 @@ class Release(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryResult:
-    """A result.
+    """The result of `retry_all`.
 
     Attributes:
-        datasets: released.
-        unreadable: error by bucket.
+        datasets: released datasets.
+        unreadable: error by bucket, of buckets that could not be read.
     """
 
     datasets: list[str] = field(default_factory=list)
@@ -176,21 +176,21 @@ def accept(
 
 
 def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Undo a quarantined sequence, whose records the next run reads again.
+    """Undo a quarantined dataset's sequence. The next run reads its records again, from the present watermark.
 
-    First the log records REVOKING, so that no run may execute the sequence any more. Then targets withdraw their
-    commits in reverse order, because those that cannot withdraw are committed last. If one refuses, the targets before
-    it allow the commit again. Then staged files are deleted, so that a zombie cannot publish them later, and last the
-    published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
+    First the log records REVOKING, so that no run may execute the sequence any more. Then each target withdraws its
+    commit, in reverse order, because targets that cannot withdraw are committed last. If a target refuses, the targets
+    before it allow the commit again. Then staged files are deleted, so that a zombie cannot publish them later, and
+    last the published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
 
     Args:
-        committers: by sink.
+        committers: committers of the sequence's sinks, by sink name.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished meanwhile:
-            nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the dataset
-            stays quarantined.
-        SinkUnavailableError: for a sink without committer. Nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished in the
+            meantime: nothing was removed. Also if a step cannot be abandoned, or a sink cannot withdraw its commit: the
+            dataset stays quarantined.
+        SinkUnavailableError: if a sink of the steps is not among `committers`. Nothing was changed.
         DistcommitError: if a step cannot be undone. The dataset stays revoking, and a repeated call resumes.
     """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {}, store.store_id)
@@ -200,14 +200,14 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
 
 
 def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Abandon a quarantined sequence, and delete the watermark, so that the next run reads the dataset from its
-    beginning.
+    """Abandon a quarantined dataset's sequence, and delete its watermark and the state of its targets.
 
-    Use it if the target is another than the store knows, such as a recreated table. If the caller dies between both,
-    the next run quarantines the dataset again.
+    The next run reads the dataset from its beginning into the target that exists then. Use it if the target is not the
+    one that the store knows, such as a table that was dropped and recreated. If the caller dies between the two
+    actions, the next run quarantines the dataset again.
 
     Raises:
-        ConflictError, DistcommitError: of `abandon`.
+        ConflictError, DistcommitError: if the sequence cannot be abandoned, see `abandon`.
     """
     abandon(store, urn, user, committers)
     set_watermark(store, urn, None, user)
@@ -280,14 +280,14 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
 def set_watermarks(
     store: JobStore, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> None:
-    """Set watermarks of idle datasets, in each bucket all or none; after a crash a repeated call resumes.
+    """Set the watermarks of many idle datasets, within each bucket all or none. After a crash a repeated call resumes.
 
     Args:
-        requested: by dataset.
-        before: on which the operator decided; a dataset with another is not changed.
+        requested: the new watermarks, by dataset.
+        before: the watermarks on which the operator decided. A dataset with another watermark is not changed.
 
     Raises:
-        ConflictError: if one is not idle or has moved; its bucket is unchanged.
+        ConflictError: if a dataset is not idle, or its watermark has moved in the meantime. Its bucket is unchanged.
     """
     buckets: dict[int, dict[str, Watermark]] = {}
     for urn, watermark in requested.items():

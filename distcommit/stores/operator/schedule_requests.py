@@ -25,12 +25,12 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """An operator's request to services of the job.
+    """A request of an operator. A command writes it, and services of the job read it.
 
     Attributes:
-        version: of the format.
-        requested_by: the operator.
-        at_ms: milliseconds since 1970.
+        version: format version of the file.
+        requested_by: the operator who requested it.
+        at_ms: time of the request, in milliseconds since 1970.
     """
 
     version: int

@@ -34,12 +34,12 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class SchemaCopy:
-    """A dataset's schemas under its new name.
+    """The schemas of a dataset under its new name.
 
     Attributes:
         dataset_urn: the new name.
-        schemas: ids by converter.
-        documents: to put, by path.
+        schemas: ids by converter under the new name.
+        documents: schemas to put, by path.
     """
 
     dataset_urn: str
@@ -50,13 +50,13 @@ class SchemaCopy:
 def plan_copies(
     store: JobStore, before: Iterable[DatasetState], after: Iterable[DatasetState], named_now: NamedNow, epoch: int
 ) -> list[SchemaCopy]:
-    """Read renamed datasets' schemas, and return the copies to put.
+    """Return the copies that a renaming needs. Reads each schema of the renamed datasets; writes nothing.
 
     Args:
-        before: under old names.
-        after: from `protocol.dataset_renaming.renamed`.
-        named_now: old names to new ones.
-        epoch: of the numbers, which no run may have.
+        before: states of all datasets under their old names.
+        after: states under the new names, as from `protocol.dataset_renaming.renamed`.
+        named_now: maps old names to new ones.
+        epoch: epoch of the copies' numbers; no run may have it.
 
     Raises:
         CorruptError: if a schema cannot be read, or the newest one of a dataset is lost.

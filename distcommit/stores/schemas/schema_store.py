@@ -27,17 +27,17 @@ from distcommit.stores.state.checksummed_json import decode_document, encode_doc
 
 SCHEMA_VERSION = 1
 _NUMBERS_PER_RUN = 1000
-"""For each dataset and converter."""
+"""Maximum number of schemas per run, dataset and converter."""
 
 
 class StoredSchema(msgspec.Struct, frozen=True):
     """A stored schema.
 
     Attributes:
-        version: of the format.
-        dataset: its URN.
-        converter: its name.
-        schema: in the converter's form.
+        version: format version.
+        dataset: the dataset.
+        converter: name of the converter.
+        schema: the schema, in the converter's own form.
     """
 
     version: int
@@ -65,15 +65,15 @@ def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """Stored schemas for one run.
+    """The stored schemas, for the tasks of one run.
 
     Attributes:
-        fs: of the store.
-        store_root: its folder.
-        epoch: of the run.
-        keeps_unsealed: whether a late attempt of recovery may still seal what a killed run had finished, so that its
-            schemas are kept.
-        read: unchanging cache by path.
+        fs: file system of the store.
+        store_root: folder of the store.
+        epoch: the run's epoch.
+        keeps_unsealed: whether schemas of runs that sealed nothing are kept, because a late attempt of this run's
+            recovery may still seal what a killed run had finished.
+        read: cached schemas by path; they never change.
     """
 
     fs: FileSystem

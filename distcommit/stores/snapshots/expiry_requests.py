@@ -29,11 +29,11 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
     """A request to expire old files.
 
     Attributes:
-        version: of the format.
-        cutoff_ms: files published earlier expire, in milliseconds since 1970.
-        requested_ms: milliseconds since 1970.
+        version: format version.
+        cutoff_ms: files published before this time expire, in milliseconds since 1970.
+        requested_ms: time of the request, in milliseconds since 1970.
         requested_by: the user.
-        after_epoch: newest run then. Readers of snapshots up to it may miss files.
+        after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
     """
 
     version: int

@@ -36,10 +36,10 @@ class SnapshotDelta(msgspec.Struct, frozen=True):
     """A snapshot delta of a bucket.
 
     Attributes:
-        version: of the format.
-        bucket: its number.
-        is_base: whether it has all datasets.
-        datasets: done epoch and watermark by URN; unless a base, only changed ones.
+        version: format version.
+        bucket: the bucket.
+        is_base: whether it contains all datasets of the bucket.
+        datasets: done epoch and watermark by dataset URN. If this is not a base, only datasets that have changed.
     """
 
     version: int
@@ -63,11 +63,11 @@ def checksum_of(datasets: Mapping[str, DatasetSnapshot]) -> str:
 
 
 def read_chain(fs: FileSystem, store_root: str, bucket_snapshot: BucketSnapshot) -> dict[str, DatasetSnapshot]:
-    """Return done epochs and watermarks of a bucket.
+    """Return done epoch and watermark of a bucket's datasets.
 
     Raises:
-        FileNotFoundError: for a delta.
-        UnknownVersionError, CorruptError: for a delta, or if the checksum differs.
+        FileNotFoundError: if a delta is missing.
+        UnknownVersionError, CorruptError: if a delta cannot be read, or the datasets do not match their checksum.
     """
     datasets: dict[str, DatasetSnapshot] = {}
     for index, name in enumerate(bucket_snapshot.deltas):

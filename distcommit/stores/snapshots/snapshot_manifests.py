@@ -42,7 +42,7 @@ class SnapshotBucket(msgspec.Struct, frozen=True):
     """A bucket in a snapshot.
 
     Attributes:
-        epoch: of the run that wrote the entry.
+        epoch: the run that wrote the entry, this run or an earlier one.
         snapshot: the entry.
     """
 
@@ -54,16 +54,17 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     """The manifest of a snapshot.
 
     Attributes:
-        version: of the format.
-        epoch: of the run.
+        version: format version.
+        epoch: epoch of the run.
         phase: which CUT of the run.
-        run_id: of the run.
-        time_ms: milliseconds since 1970; never before the parent's.
-        generation: of the bucket logs.
-        parent: previous snapshot; None for a new chain.
-        repeats_parent: whether it has the parent's content, because an all-or-none job may not be published completely.
-        is_settled: whether no sequence was open.
-        buckets: entries by number.
+        run_id: the run's id.
+        time_ms: time of the snapshot, in milliseconds since 1970; never before the parent's.
+        generation: generation of the bucket logs.
+        parent: the previous snapshot; None if a new chain starts here.
+        repeats_parent: whether it has the content of its parent, because the datasets of an all-or-none job are not, or
+            may not be, published completely.
+        is_settled: whether no bucket had an open sequence.
+        buckets: entries by bucket.
     """
 
     version: int
@@ -141,11 +142,13 @@ def prepare_snapshots(store: JobStore) -> None:
 def put_snapshot(
     store: JobStore, epoch: int, run_id: str, phase: CutPhase, snapshots: Iterable[BucketSnapshot], now_ms: int
 ) -> None:
-    """Put the run's next manifest, durably, unless it is fenced; call it before the CUT.
+    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Call it before the CUT is
+    recorded.
 
     Args:
-        phase: of the CUT.
-        snapshots: entries that owners wrote since the fence. Other buckets keep the previous entry.
+        phase: which CUT.
+        snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
+            entry keeps the entry of the previous snapshot.
         now_ms: milliseconds since 1970.
 
     Raises:

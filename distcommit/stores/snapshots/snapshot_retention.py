@@ -75,10 +75,10 @@ def delete_snapshots(store: JobStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OldestSnapshot:
-    """The oldest retained snapshot, whose datasets' files must not be deleted.
+    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted.
 
     Attributes:
-        store: of the snapshots.
+        store: the store whose snapshots are read.
     """
 
     store: JobStore

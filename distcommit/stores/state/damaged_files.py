@@ -25,9 +25,9 @@ class Unreadable(NamedTuple):
     """A file that cannot be read.
 
     Attributes:
-        name: for messages.
-        error: why.
-        is_damaged: False for an unknown version or an outage.
+        name: name of the file, for messages.
+        error: why it cannot be read.
+        is_damaged: whether its bytes were altered; False for an unknown version or an outage.
     """
 
     name: str

@@ -15,15 +15,16 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def find_bound_state(store: JobStore, epoch: int, *, at_target: bool, regroups: bool) -> str:
-    """Describe the first state that depends on the fixed settings, or return an empty text.
+    """Return the first state that depends on the fixed settings, for a message; empty if there is none.
 
-    Costs one read of each log, and a listing of the output.
+    Costs one read of the job log and of each bucket's log, and a listing of the output.
 
     Args:
-        epoch: of the caller, whose fence keeps older runs from adding state; 0 for a reader.
-        at_target: whether aborted attempts' data at targets counts.
-        regroups: whether a dataset in another bucket than its commit group's counts, because its state must be moved
-            first.
+        epoch: epoch of the calling run, which has fenced the logs, so that older runs cannot add such state later; 0
+            for a caller that only reads.
+        at_target: whether data that aborted attempts left at a sink's target counts, too.
+        regroups: whether a dataset without committed state counts if the store's commit groups assign it to another
+            bucket than the one with its state. Its state must be moved first.
 
     Raises:
         FencedError: if a newer run than `epoch` has begun.

@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """A lock holder's record.
+    """A record of a lock holder.
 
     Attributes:
-        owner_id: unique.
-        run_id: of the holder.
-        host: of the holder.
-        pid: of the holder.
-        process_start: kernel ticks, because process ids are reused.
-        renewed_ms: milliseconds since 1970.
-        lease_ttl_s: seconds of the lease from then.
-        released: by the holder.
+        owner_id: unique id of the holder.
+        run_id: its run.
+        host: its host name.
+        pid: its process id.
+        process_start: start time of the process in kernel ticks, which distinguishes a reused process id.
+        renewed_ms: time of this renewal, in milliseconds since 1970.
+        lease_ttl_s: seconds from the renewal to the end of the lease.
+        released: whether the holder has released the lock.
     """
 
     owner_id: str
@@ -54,12 +54,12 @@ class LockRecord(msgspec.Struct, frozen=True):
 
 
 class JobLock:
-    """A job's lock in a `with` block, which a thread renews.
+    """Holds the lock of one job in a `with` block, and renews its lease in a thread.
 
     Args:
-        run_id: of the holder.
-        lease_ttl_s: seconds of the lease from each renewal.
-        shared: only give a sign of life.
+        run_id: id of the run that takes the lock.
+        lease_ttl_s: seconds from the last renewal to the end of the lease.
+        shared: give a sign of life only, without excluding other runs.
 
     Raises:
         LockHeldError: on entering, if a live run holds the lock; with its run, host and last renewal.

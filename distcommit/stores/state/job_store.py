@@ -41,14 +41,14 @@ _MARKER_REMEDY = (
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
-    """The content of `store.json`, which never changes.
+    """The content of `store.json`, fixed when the store is created.
 
     Attributes:
-        format: its name.
-        version: of the format.
-        job: its name.
-        buckets: of the first generation.
-        store_id: unique.
+        format: name of the format.
+        version: format version.
+        job: name of the job.
+        buckets: number of buckets in the first generation.
+        store_id: unique id of the store.
     """
 
     format: str
@@ -60,14 +60,14 @@ class StoreMarker(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """A job's folders as absolute paths, outside of which steps must not touch anything.
+    """The three folders of a job, as absolute paths. Steps must not touch anything outside them.
 
     Staging and output are on one file system.
 
     Attributes:
-        store: of logs, states and records.
-        staging: of unpublished files; empty for readers.
-        output: of published files.
+        store: folder of logs, states and records.
+        staging: folder of files that are not published; empty for readers, which need none.
+        output: folder of published files.
     """
 
     store: str
@@ -77,16 +77,16 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
-    """An open store, small and picklable for executors.
+    """An open store. Small and picklable: it is sent to every executor.
 
     Attributes:
-        fs: of all folders (`TwoFileSystems` for a separate store).
-        roots: of the job.
-        job: its name.
-        buckets: of this generation.
-        store_id: unique.
-        groups: give each dataset its bucket.
-        generation: of the bucket logs, which are read-only once another is current.
+        fs: file system of all folders; see `TwoFileSystems` for a store on another one.
+        roots: the job's folders.
+        job: name of the job.
+        buckets: number of buckets in this generation.
+        store_id: unique id of the store.
+        groups: rule that gives each dataset its bucket.
+        generation: generation of the bucket logs. Once another generation is current, these logs are read-only.
     """
 
     fs: FileSystem
@@ -98,10 +98,10 @@ class JobStore:
     generation: int = 0
 
     def bucket_of(self, urn: str) -> int:
-        """Return the dataset's bucket, equal in every process.
+        """Return the bucket of the dataset's state; the same in every process.
 
         Raises:
-            ConfigurationError: without a commit group.
+            ConfigurationError: if the job's sink names no commit group for the dataset.
         """
         return self.groups.bucket_of(urn, self.buckets)
 
@@ -126,20 +126,22 @@ def open_store(
     lost_store_id: str = "",
     groups: CommitGroups = _BY_DATASET,
 ) -> JobStore:
-    """Open the job's store in O(1) operations, or create it.
+    """Open the job's store, creating it first if asked to. Costs O(1) operations if the store exists.
 
     Args:
-        fs: of all roots.
+        fs: file system of all three roots.
         job: name of the job; a store belongs to one job.
-        buckets: as configured; None for the store's number, or `DEFAULT_BUCKETS`.
-        create: if missing, after a probe.
-        lost_store_id: of a lost store to replace.
+        buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
+            one.
+        create: whether to create a missing store, after a probe of the file system.
+        lost_store_id: id of a lost store that the new one replaces.
 
     Raises:
-        ConfigurationError: if there is no store, it is another job's or has other buckets, folders are not accessible,
-            or the file system lacks an ability.
-        StaleStoreError: if a new store's output is another one's.
-        UnknownVersionError, CorruptError: of the marker, or in later generations of the job log.
+        ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also
+            if its folders are not accessible, or the file system lacks an ability that the protocol needs.
+        StaleStoreError: if a store must be created and its output was published from another one.
+        UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
+            cannot.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -243,10 +245,10 @@ def first_logs(roots: Roots) -> str:
 
 
 def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarker | None:
-    """Return the marker, or None if there is none or, with `repairable`, it is damaged.
+    """Return the store's marker; None if there is none, or if it is damaged and `repairable`.
 
     Raises:
-        UnknownVersionError, CorruptError: of the marker.
+        UnknownVersionError, CorruptError: like `open_store`.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:

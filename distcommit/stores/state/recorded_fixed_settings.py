@@ -44,14 +44,14 @@ _TODO = (
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
-    """The recorded settings.
+    """The settings that a store has recorded.
 
     Attributes:
-        version: of the format.
-        settings: fixed ones, as in the job file.
-        source_facts: that the source has reported of itself.
-        unfixed_values: all so far of settings that were not fixed.
-        mark: who may replace them.
+        version: format version.
+        settings: fixed settings, as in the job file.
+        source_facts: facts that the source has reported of itself.
+        unfixed_values: all values so far of settings that were not fixed.
+        mark: whether a run may, or must not, replace the settings.
     """
 
     version: int
@@ -69,11 +69,13 @@ def read_settings(store: JobStore) -> RecordedSettings:
 def require_settings(
     store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
 ) -> None:
-    """Check that fixed settings equal the recorded ones, unless these are unknown or nothing is committed.
+    """Check that the job's fixed settings equal the recorded ones. A setting without a recorded value may have any
+    value. If nothing is committed, every setting may.
 
     Raises:
-        ConfigurationError: if they differ, with dependent state and remedy.
-        UnknownVersionError, CorruptError: of the record.
+        ConfigurationError: if settings differ; the text names each of them, the state that depends on them and the
+            remedy.
+        UnknownVersionError, CorruptError: if the newest document cannot be read.
     """
     recorded = read_settings(store)
     changes = _changes(recorded, fixed_settings, settings or {})
@@ -88,17 +90,17 @@ def record_settings(
     *,
     epoch: int = 0,
 ) -> None:
-    """Record new settings, durably, before state depends on them.
+    """Record settings that are not recorded yet, durably. Call it before state that depends on them is stored.
 
     Idempotent, also concurrently.
 
     Args:
-        settings: facts of the source.
-        epoch: of the run, which has fenced the buckets and replaces settings if nothing is committed; 0 for an operator
-            command, whose settings are final.
+        settings: facts that the source has reported of itself.
+        epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
+            committed. 0 for an operator command, which replaces none and records its settings as final.
 
     Raises:
-        ConfigurationError: if settings differ and must not be replaced.
+        ConfigurationError: if settings differ from the recorded ones and must not replace them.
         DistcommitError: if they cannot be recorded.
         FencedError: if a newer run than `epoch` has begun.
     """
@@ -147,10 +149,10 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     """Record other values, durably, for a move to another generation. Idempotent, also concurrently.
 
     Args:
-        settings: by name.
-        require_ownership: called between reading the newest document and putting the next; raises if another process
-            has taken over. A process that pauses after it loses, because the one that completed the move has put that
-            number.
+        settings: new values by name.
+        require_ownership: called after the newest document was read and before the next one is put. It raises if
+            another process has taken over the move. If a paused process puts its document after that, the number is
+            taken: the process that completed the move has put the same number.
 
     Raises:
         DistcommitError: if they cannot be recorded; also the errors of `require_ownership`.

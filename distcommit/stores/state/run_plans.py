@@ -19,13 +19,13 @@ MANIFEST_VERSION = 1
 
 
 class LentUnits(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a bucket's plan that another partition than the owner reads.
+    """A range of a bucket's plan that is read by another partition than the bucket's owner.
 
     Attributes:
-        partition: the reader.
-        bucket: its number.
-        begin: sum of loads before the range, without large work units.
-        end: sum of loads before its end.
+        partition: the partition that reads the work units whose start is in the range.
+        bucket: the bucket.
+        begin: sum of loads before the range in the bucket's plan, without large work units.
+        end: sum of loads before the end of the range.
     """
 
     partition: int
@@ -35,15 +35,17 @@ class LentUnits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The valid files of a plan, and its distribution over tasks.
+    """The manifest of a plan: the valid file of each bucket, and the distribution of work units over tasks.
 
     Attributes:
-        version: of the format.
-        run_id: of the run.
-        epoch: of the run.
-        files: by bucket with work; buckets planned together share one.
-        large_units: (bucket, work unit id) pairs of the first tasks.
-        lent_ranges: read by other partitions than the owner, who reads all the rest except large ones.
+        version: format version.
+        run_id: the run's id.
+        epoch: the run's epoch.
+        files: file name by bucket, for buckets with work; buckets that were planned together share a file.
+        large_units: for each of the first tasks, the (bucket, work unit id) pairs of the large work units that it
+            reads.
+        lent_ranges: ranges of a bucket's work units that another partition reads for the owner of the bucket. The owner
+            reads all other work units of its buckets, except large ones.
     """
 
     version: int
@@ -71,10 +73,10 @@ def write_plans(
 
 
 class PlanReader:
-    """Reader of plans, thread-safe, which caches the last file.
+    """Reads the plans of buckets. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
 
     Args:
-        manifest: of the valid plan.
+        manifest: the valid plan.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:

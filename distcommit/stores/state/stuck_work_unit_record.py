@@ -22,9 +22,9 @@ class Failure:
     """A failed attempt of a stuck work unit, to be recorded.
 
     Attributes:
-        writer: of task states.
-        bucket: of the dataset.
-        state: to record.
+        writer: writer to the task states of the job.
+        bucket: the bucket of the work unit's dataset.
+        state: the failed attempt to record.
     """
 
     writer: TaskStateWriter

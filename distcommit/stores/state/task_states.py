@@ -149,11 +149,11 @@ class TaskStateWriter:
 
 
 class TaskStateTables:
-    """One run's files, each read once for some buckets; thread-safe.
+    """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
 
     Args:
-        partitions: that own buckets.
-        buckets: with readers; others are skipped.
+        partitions: number of partitions that own buckets.
+        buckets: buckets with readers; rows of others are skipped.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int, buckets: Container[int]) -> None:
@@ -257,8 +257,8 @@ class TaskStateReader:
         """Return the rows of new files.
 
         Raises:
-            CorruptError: for a file; the next call returns the others.
-            OSError: the next call reads again.
+            CorruptError: if a file is corrupt; the next call returns the rows of the others.
+            OSError: if files cannot be read; the next call reads them again.
         """
         states, corrupt = self._tables.take(self._bucket, from_start=not self._has_begun)
         self._has_begun = True

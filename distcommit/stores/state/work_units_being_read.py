@@ -28,14 +28,15 @@ class ReadingNote(msgspec.Struct, frozen=True):
     """The marker of the work unit that a task is about to read.
 
     Attributes:
-        version: of the format.
-        epoch: of the run.
-        dataset_urn: of the work unit.
-        work_unit_id: unique in a plan.
-        low: first positions.
-        expected_high: planned end, by which a later run finds overlapping work units.
-        is_alone: whether its task reads nothing else, because a worker had died on it.
-        has_died: whether an earlier run, whose processes all died, read it alone; this run does not read it.
+        version: format version.
+        epoch: epoch of the run.
+        dataset_urn: the dataset.
+        work_unit_id: the work unit's id, unique in a plan.
+        low: first positions of the work unit.
+        expected_high: planned end of the work unit. With `low`, a later run finds work units that read the same
+            positions.
+        is_alone: whether it is the only work unit of its task, because a worker had died while reading it.
+        has_died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
     """
 
     version: int
@@ -70,11 +71,11 @@ class ReadingNotes:
         self._writer, self._number = uuid.uuid4().hex, 0
 
     def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
-        """Write a work unit's marker, then delete this writer's earlier one.
+        """Write the marker of a work unit. Then delete the marker that this writer wrote before.
 
         Args:
-            alone: as `is_alone`.
-            died: as `has_died`.
+            alone: whether the task reads only this work unit, because a worker had died while reading it.
+            died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
 
         Raises:
             OSError: if the marker cannot be written. The caller must not read the work unit then.

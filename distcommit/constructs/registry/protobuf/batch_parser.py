@@ -33,14 +33,15 @@ _MAX_PARSED_BYTES = 64 << 20
 _MAX_LEVELS = 48
 """Levels in which misplaced values are detected; the official parser discards them in 63."""
 _TAG = b"\x0a"
-"""Of field 1, with a length."""
+"""Field 1, with a length."""
 _F = FieldDescriptor
 
 
 class BatchParser:
-    """Faster `MessageParser`.
+    """Parser of messages of one type, with the arguments and results of `MessageParser`, but faster.
 
-    Messages are parsed alone if they are compared with a pinned schema or of a well-known type.
+    Messages are parsed one by one if they must be compared with a pinned schema, or if their type is one of Google's
+    well-known types.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:

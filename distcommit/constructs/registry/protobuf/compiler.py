@@ -32,16 +32,16 @@ _INHERITED = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
 def compile_texts(
     texts: Sequence[tuple[str, str]], existing: descriptor_pb2.FileDescriptorSet
 ) -> descriptor_pb2.FileDescriptorSet:
-    """Return the descriptors of texts and their imports.
+    """Return the descriptors of texts and of all that they import.
 
     Args:
-        texts: name and text, after those that it imports.
-        existing: files that may be imported.
+        texts: name and text of each, after those that it imports.
+        existing: descriptors of files that texts may import.
 
     Raises:
         UnusableSchemaError: if a text can't be compiled.
-        SchemaTooLargeError: after 60 s.
-        ConfigurationError: without compiler.
+        SchemaTooLargeError: if the compiler takes more than 60 s.
+        ConfigurationError: if the compiler is not installed.
     """
     tools = find_spec("grpc_tools")
     if tools is None or tools.origin is None:

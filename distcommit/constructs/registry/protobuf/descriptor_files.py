@@ -40,12 +40,12 @@ _KNOWN_MODULES = {
 
 
 def file_of(registered: RegisteredSchema) -> FileDescriptor:
-    """Return a file's descriptor with its imports.
+    """Return the descriptor of the schema's file and of all that it imports.
 
     Raises:
-        UnusableSchemaError: if it can't be compiled, or an import is missing or has an invalid name.
+        UnusableSchemaError: if it can't be compiled, or refers to a file that is missing or has an invalid name.
         SchemaTooLargeError: if it exceeds a limit.
-        ConfigurationError: without a needed compiler.
+        ConfigurationError: if the compiler is needed and not installed.
     """
     check_size(registered)
     _check_names([name for name, _ in registered.references])

@@ -28,13 +28,13 @@ _Kind = tuple[int, str]
 
 
 class Columns:
-    """Reader of canonical messages as nullable columns.
+    """Reader of canonical messages of one type as columns, all of which may be null.
 
-    `widths`: most columns by type, without those in lists and maps.
+    `widths`: greatest number of columns by message type, without columns within its lists and maps.
 
     Raises:
         UnusableSchemaError: if a field has no column type.
-        SchemaTooLargeError: for too many or too deep columns.
+        SchemaTooLargeError: if there are too many columns, or they are nested too deep.
     """
 
     def __init__(self, source: Descriptor) -> None:
@@ -106,7 +106,7 @@ class _Layout:
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
     _repeated: int = 0
-    """In lists and maps so far."""
+    """Columns within lists and maps so far."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:

@@ -111,11 +111,11 @@ def is_map(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedType:
-    """Checks of a type.
+    """Checks of a message type and of its inner messages.
 
     Attributes:
-        checks: of the message itself, in order.
-        fields: inner messages to check, with their types.
+        checks: checks of the message itself, in order; empty if only inner messages are checked.
+        fields: message fields to check as well, each with its message type.
     """
 
     checks: tuple[Check, ...]
@@ -264,12 +264,12 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedValueCheck:
-    """Check that the official parser keeps no value as an unknown field, as it does for unknown numbers of a closed
-    enum and such map entries.
+    """Check that the official parser keeps no value of a known field as an unknown field. It does so for a number that
+    a closed enum does not have, and for a map's entry with such a number or another field.
 
     Attributes:
-        source: their type.
-        numbers: fields that this may happen to.
+        source: the message type.
+        numbers: numbers of the known fields whose values the parser could treat as unknown.
     """
 
     source: Descriptor

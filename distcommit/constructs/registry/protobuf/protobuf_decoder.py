@@ -22,7 +22,7 @@ from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""Of the indexes before a message."""
+"""Maximum bytes of the indexes before a message."""
 Indexes = tuple[int, ...]
 
 

@@ -13,7 +13,7 @@ MAIN_FILE = "distcommit-registered.proto"
 KNOWN_FILE = "known.descriptors"
 _OUTPUT_FILE = "compiled.descriptors"
 _SOURCE_FOLDER = "source"
-"""With the one file only, because texts can import all in it."""
+"""Folder that contains only the one file, because a text can import every file in it."""
 _MAX_MEMORY_BYTES = 1 << 30
 
 

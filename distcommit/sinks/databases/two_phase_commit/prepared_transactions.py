@@ -47,8 +47,8 @@ class Name(NamedTuple):
 
     Attributes:
         key: hash of store, dataset and branch.
-        epoch: of the run.
-        attempt: id of the task attempt.
+        epoch: the run's epoch.
+        attempt: the task attempt's id.
     """
 
     key: str

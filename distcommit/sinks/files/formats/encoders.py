@@ -40,7 +40,7 @@ AVRO_CODECS: dict[Compression, AvroCodec] = {
 }
 
 TEXT_CODECS: dict[Compression, TextCodec] = {"zstd": "zstd", "gzip": "gzip"}
-"""Of JSON lines and CSV; uncompressed text has no place for a footer."""
+"""Codecs of JSON lines and CSV. Uncompressed text has no place for a footer."""
 
 _ROW_GROUP_BYTES = 64 << 20  # at most; below twice that rows are written in one group
 _GZIP_LEVEL = 6

@@ -35,13 +35,13 @@ class _Version(msgspec.Struct):
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """Metadata of a file.
+    """Metadata of a file, written and read by `Frames`.
 
     Attributes:
-        version: of the format.
-        metadata: by key, such as the footer.
-        schema: as Arrow serializes it, in base64.
-        others_checksum: xxh3-64 of all other bytes, in 16 hexadecimal digits.
+        version: format version of the tail.
+        metadata: the file's metadata by key, such as its footer.
+        schema: schema of the rows as Arrow serializes it, in base64.
+        others_checksum: xxh3-64 of all other bytes of the file, as 16 hexadecimal digits.
     """
 
     version: int

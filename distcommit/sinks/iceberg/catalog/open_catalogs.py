@@ -24,7 +24,7 @@ _MOST_OPEN = 8
 _SQLITE = "sqlite:///"
 _lock = Lock()
 _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
-"""By settings and process, the least recently used first."""
+"""Open catalogs by settings and process, the least recently used first."""
 
 
 def opened(settings: CatalogSettings) -> Tables:

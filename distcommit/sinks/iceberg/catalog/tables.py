@@ -36,9 +36,9 @@ class Change:
     """A change of the loaded version of a table.
 
     Attributes:
-        table: the version to replace.
-        updates: of the metadata, in order.
-        requirements: conditions that some catalogs check instead of the pointer.
+        table: the loaded version, which the change must replace.
+        updates: the changes of its metadata, in order.
+        requirements: conditions that some catalogs check instead of comparing the pointer.
     """
 
     table: Table
@@ -52,10 +52,10 @@ class NewTable:
 
     Attributes:
         name: namespaces and name.
-        schema: its columns.
-        spec: partitioning; none without fields.
-        order: of rows in a file; none without fields.
-        properties: defaults, overridden by the settings.
+        schema: columns of the table.
+        spec: partitioning; unpartitioned without fields.
+        order: sort order of the rows in a file; unsorted without fields.
+        properties: table properties: the defaults, overridden by those of the settings.
     """
 
     name: Identifier

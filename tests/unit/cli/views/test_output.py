@@ -25,6 +25,7 @@ from distcommit.cli.progress_display import Rate, Target, describe, describe_spe
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.demo_result_view import demo_view
 from distcommit.cli.views.migration_views import compare_view, import_view, rebuild_view
+from distcommit.cli.views.runs.dry_run_views import dry_run_view
 from distcommit.cli.views.runs.preview_view import preview_view
 from distcommit.cli.views.runs.run_result_view import run_view
 from distcommit.cli.views.runs.run_view_components import rejected_view
