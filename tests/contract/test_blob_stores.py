@@ -436,8 +436,8 @@ def test_throttling_is_an_outage(container: str, endpoint: str, monkeypatch: pyt
     monkeypatch.setattr("distcommit.fs.object_stores.blob_requests._RETRIES", 1)
     with HTTPServer(("127.0.0.1", 0), Throttles) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{server.server_port}/account")
-        busy = BlobFileSystem(BlobRequests(container), "az")
+        monkeypatch.setenv(endpoint, f"http://127.0.0.1:{server.server_port}/account")
+        busy = open_container(container)
         for ask in (busy.status, busy.list_folder, busy.delete, lambda path: busy.put_if_absent(path, b"")):
             with pytest.raises(OSError, match=r"503|ServerBusy") as raised:
                 ask("/a")
