@@ -1,3 +1,3 @@
 """Operator actions on a job: releases, watermarks, repair, rebuild, reprocessing, expiry. Must not change a
-store beside an unfenced run. Start reading at `rebuild_preconditions`.
+store beside an unfenced run. Start reading at `rebuild_job`.
 """

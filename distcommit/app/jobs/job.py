@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
 from distcommit.app.admin.compact import CompactResult, compact_job
 from distcommit.app.admin.expire import ExpireResult, expire_job
-from distcommit.app.admin.rebuild_preconditions import rebuild_job
+from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.repair_problems import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside

@@ -1,4 +1,4 @@
-"""The converter `parse`."""
+"""The converter `parse`: text columns, such as those of CSV, to typed columns."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.interfaces.source_table import extract_of
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import WorkUnit
-from distcommit.sources.sql.columns import CONVERSION_ERRORS
+from distcommit.sources.sql.arrow_columns import CONVERSION_ERRORS
 from distcommit.sources.sql.database_connections import Database
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.select_statements import FullTable, Table, full_table_of, table_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from sqlalchemy import types
 
 from distcommit.core.interfaces.source_table import TableType
-from distcommit.sources.sql.columns import kind_of
+from distcommit.sources.sql.arrow_columns import kind_of
 from distcommit.sources.sql.table_reflection import Reflected
 from distcommit.sources.sql.table_selection import Tables
 from distcommit.sources.watermark_column import Kind

@@ -11,7 +11,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from distcommit.core.errors import SourceError
 from distcommit.core.watermark import Position
-from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
+from distcommit.sources.sql.arrow_columns import Column, column_of, kind_of, watermark_expression
 from distcommit.sources.sql.table_reflection import Reflected
 from distcommit.sources.sql.table_selection import QUERY_SEPARATOR, TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit import Job
-from distcommit.app.admin import rebuild_preconditions
+from distcommit.app.admin import rebuild_job
 from distcommit.app.admin.compact import CompactResult, compacting, find_compactable
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
@@ -441,7 +441,7 @@ def test_job_whose_merged_file_is_missing_can_be_rebuilt(tmp_path: Path, monkeyp
     assert place.compact().succeeded
     paths = {name: getattr(place.roots, name) for name in ("store", "staging", "output")}
     job = Job.from_file(write(tmp_path, "job", paths=paths, commit={"buckets": 2}))
-    monkeypatch.setattr(rebuild_preconditions, "record_settings", lambda *_: None)  # its source is another one
+    monkeypatch.setattr(rebuild_job, "record_settings", lambda *_: None)  # its source is another one
     with pytest.raises(ConflictError, match="nothing to rebuild"):
         job.rebuild()
     (merged,) = set(place.files()).difference(before)

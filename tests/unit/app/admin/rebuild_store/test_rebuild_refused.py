@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit import Job
-from distcommit.app.admin import rebuild_preconditions
+from distcommit.app.admin import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.rebuild_store import plan_rebuild, stored_states
 from distcommit.protocol.paths.store import SETTINGS
@@ -29,7 +29,7 @@ def test_refused_rebuild_reports_the_damaged_files_that_it_has_rewritten(
     (recorded,) = Path(store.roots.store, SETTINGS).iterdir()
     recorded.write_bytes(b"torn")
     plan = RebuildResult(problems=["idle/x.parquet: torn"], problems_count=1)
-    monkeypatch.setattr(rebuild_preconditions, "plan_rebuild", lambda *_, **__: plan)
+    monkeypatch.setattr(rebuild_job, "plan_rebuild", lambda *_, **__: plan)
     result = job.rebuild()
     assert (result.written, result.problems, result.repaired) == (False, plan.problems, ["the record of settings"])
 

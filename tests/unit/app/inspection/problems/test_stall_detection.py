@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from distcommit.app.admin import operator_progress as signs
-from distcommit.app.admin import rebuild_plan, rebuild_preconditions
+from distcommit.app.admin import rebuild_job, rebuild_plan
 from distcommit.app.admin.operator_progress import EVERY_S, signs_of_life
 from distcommit.app.auditing.files.read_published_files import PublishedFolder
 from distcommit.app.auditing.offsets.joined_branches import folders_of
@@ -192,7 +192,7 @@ def test_stalled_rebuild_is_reported_with_its_process_and_the_printed_command_re
 
     with monkeypatch.context() as patched:
         plan = job.rebuild(dry_run=True)
-        patched.setattr(rebuild_preconditions, "plan_rebuild", lambda *_, **__: plan)
+        patched.setattr(rebuild_job, "plan_rebuild", lambda *_, **__: plan)
         patched.setattr(rebuild_plan, "folders_of", stall_and_die)
         with pytest.raises(RuntimeError, match="killed"):
             job.rebuild()

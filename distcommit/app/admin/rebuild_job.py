@@ -1,4 +1,4 @@
-"""Rebuild a job's store: check preconditions and take the job lock."""
+"""Rebuild of a job's store from its output: preconditions, the job lock, repair of files, plan and new store."""
 
 from __future__ import annotations
 
