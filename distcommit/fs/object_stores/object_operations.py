@@ -27,6 +27,7 @@ class ObjectHead:
         size_bytes: size of the object in bytes.
         etag: ETag without quotes.
         metadata: the metadata that the writer set.
+        generation: the version that Google Cloud Storage compares in conditional updates; empty elsewhere.
     """
 
     size_bytes: int
