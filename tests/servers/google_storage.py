@@ -287,7 +287,7 @@ def _listed(bucket: _Bucket, query: Mapping[str, str]) -> bytes:
         found = bucket.objects[key]
         modified = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(found.modified_s))
         entries += f"<Contents><Key>{escape(key)}</Key><Size>{len(found.data)}</Size><ETag>{found.etag}</ETag>"
-        entries += f"<LastModified>{modified}.000Z</LastModified></Contents>"
+        entries += f"<LastModified>{modified}.349Z</LastModified></Contents>"
     return f"<ListBucketResult><Prefix>{escape(prefix)}</Prefix>{entries}</ListBucketResult>".encode()
 
 

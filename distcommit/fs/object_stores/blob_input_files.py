@@ -75,6 +75,7 @@ def _file(meta: dict[str, Any]) -> dict[str, Any]:
         "name": meta["path"],
         "type": "file",
         "size": meta["size"],
-        "last_modified": meta["last_modified"],
+        # A listing of Google Cloud Storage has milliseconds, and the head of an object has seconds.
+        "last_modified": meta["last_modified"].replace(microsecond=0),
         "etag": (meta["e_tag"] or "").strip('"'),
     }
