@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
@@ -22,6 +23,8 @@ from distcommit.stores.state.job_store import JobStore
 REPROCESS_ALL = "reprocess --all"
 """The recorded command of a run that reprocesses the rejected records of all datasets."""
 _NEWEST_RUNS, _NAMED, _MOST_COUNTED = 20, 5, 10_000
+_MOST_BYTES, _MOST_FILES = 16 << 20, 20
+"""The most bytes and error files that are read for the most frequent reason."""
 _JUDGED_RUNS = 5
 """The most runs whose datasets are judged by their share of rejected records."""
 
@@ -95,18 +98,27 @@ def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
 
 
 def _reasons(store: JobStore, urn: str, epoch: int) -> Counter[str]:
-    """Count the reasons in a dataset's error files of a run, of at least the first 10,000 records."""
-    reasons = Counter[str]()
+    """Count the reasons in a dataset's error files of a run: of at most 20 files of 16 MiB in all, and of about 10,000
+    records.
+    """
+    reasons, left_bytes = Counter[str](), _MOST_BYTES
     with suppress(Exception):  # of any file system; the reason is only shown
-        for path in files_below(store.fs, f"{store.roots.output}/{published_folder(urn, ERRORS)}"):
-            name = path.rpartition("/")[2]
-            if not is_published_name(name) or published_epoch(name) != epoch:
+        paths = files_below(store.fs, f"{store.roots.output}/{published_folder(urn, ERRORS)}")
+        for path in islice((path for path in paths if _is_of_epoch(path, epoch)), _MOST_FILES):
+            status = store.fs.status(path)
+            if status is None or status.size_bytes > left_bytes:
                 continue
+            left_bytes -= status.size_bytes
             for batch in read_batches(store.fs, path, {ERROR_COLUMNS[2]}):
                 reasons.update(map(str, batch.column(ERROR_COLUMNS[2]).to_pylist()))
                 if reasons.total() >= _MOST_COUNTED:
                     return reasons
     return reasons
+
+
+def _is_of_epoch(path: str, epoch: int) -> bool:
+    name = path.rpartition("/")[2]
+    return is_published_name(name) and published_epoch(name) == epoch
 
 
 def unreadable_rows(flow: FlowCounts) -> int:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
+import pytest
 import yaml
 from typer.testing import CliRunner
 
+from distcommit.app.inspection import rejected_records
+from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
+from distcommit.engine.system_clock import SystemClock
 
 
 def typed(command: str, exit_code: int = 0) -> str:
@@ -35,7 +39,9 @@ def write_job(tmp_path: Path, **sections: Any) -> Path:
     return path
 
 
-def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocessed(tmp_path: Path) -> None:
+def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in" / "clicks").mkdir(parents=True)
     (tmp_path / "in" / "clicks" / "1.csv").write_text("n\n1\n" + "x\n" * 11 + "two,columns\n")
     files = {
@@ -52,6 +58,11 @@ def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocess
     assert "most frequent reason (11 of 12): column 'n' as int64: " in output
     assert "the source could not parse 1 row: correct the row in a new file" in output
     assert again in output
+    with monkeypatch.context() as patched:
+        patched.setattr(rejected_records, "_MOST_BYTES", 100)  # the error file is larger
+        rejected = rejected_records.newest_rejected(Job.from_file(path).open_store(create=False), SystemClock())
+        assert rejected is not None
+        assert (rejected.records, rejected.reason) == (12, "")
     status = typed(f"distcommit status {path}")
     assert "RECORDS_MOSTLY_REJECTED (warning): Most records of a dataset were rejected" in status
     assert "clicks: 12 of 13 records of its newest commit were rejected" in status
