@@ -194,10 +194,11 @@ def _named(options: Mapping[str, str]) -> list[str] | None:
     names = _names(options["datasets"])
     if names is None or "dataset" in options:
         raise ConfigurationError(
-            "the option does not name datasets",
+            "the option `datasets` is not a list of datasets, or is set together with `dataset`",
             id="ARGUMENT_INVALID",
-            expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
+            expected='a JSON list of names, such as ["orders", "items"]',
             found=options["datasets"],
+            todo="correct the option `datasets`, or set only `dataset`",
         )
     return names
 
@@ -208,10 +209,11 @@ def _columns(options: Mapping[str, str]) -> list[str] | None:
     names = _names(options["columns"])
     if not names or len(set(names)) < len(names):
         raise ConfigurationError(
-            "the option does not name columns",
+            "the option `columns` is not a list of different columns",
             id="ARGUMENT_INVALID",
-            expected='a JSON list such as ["name", "at"]',
+            expected='a JSON list of one or more names, such as ["name", "at"]',
             found=options["columns"],
+            todo="correct the option `columns`, or leave it out to read all columns",
         )
     return names
 
@@ -228,6 +230,10 @@ def _tasks(options: Mapping[str, str]) -> int:
     text = options.get("tasks", str(_TASKS))
     if not text.isdecimal() or not int(text):
         raise ConfigurationError(
-            "the option is not a number of tasks", id="ARGUMENT_INVALID", expected="1 or more", found=text
+            "the option `tasks` is not a number of tasks",
+            id="ARGUMENT_INVALID",
+            expected="1 or more",
+            found=text,
+            todo="correct the option `tasks`, or leave it out",
         )
     return int(text)

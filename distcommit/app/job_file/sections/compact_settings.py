@@ -26,7 +26,7 @@ class CompactSettings(SettingsModel):
         min_files: number of small files that a merged file replaces at least, 2 or more. If the target size is reached,
             two are enough.
         after: age at which a file may be merged: `30m`, `1h`, or seconds. A file in a time folder is as old as the end
-            of the folder's period.
+            of the folder's period. Object stores report no age of other files, so these may be merged at any age.
     """
 
     target_file_bytes: int = 128 << 20

@@ -24,6 +24,7 @@ from distcommit.cli.views.view_components import (
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.support.counts import count_of
+from distcommit.core.work_units import is_error_branch
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 _REPROCESSED = (
@@ -50,7 +51,7 @@ def run_view(result: RunResult) -> RenderableType:
         if rejected := totals.records_rejected:
             left += f"; {rejected:,} of {count_of(totals.records_out, 'record')} rejected"
         if filtered := totals.flow.records_filtered:
-            left += f"; {count_of(filtered, 'record')} filtered on purpose"
+            left += f"; {count_of(filtered, 'record')} filtered on purpose{_scope(totals)}"
         verdict = (bad_verdict if totals.is_mostly_rejected else good_verdict)("committed", f"all new records{left}")
     elif totals.deferred:
         verdict = good_verdict("nothing to read yet", "the source leaves all new records for later")
@@ -151,7 +152,7 @@ def _records(totals: RunCounts) -> str:
     difference is exact only if each work unit was read once and nothing was replayed or left out.
     """
     published, rejected = totals.records_published, totals.records_rejected
-    filtered = f", {count:,} filtered" if (count := totals.flow.records_filtered) else ""
+    filtered = f", {count:,} filtered{_scope(totals)}" if (count := totals.flow.records_filtered) else ""
     read = f" (of {totals.records_read:,} read)" if rejected or filtered else ""
     if not rejected:
         return f"{published:,} published{filtered}{read}"
@@ -159,6 +160,12 @@ def _records(totals: RunCounts) -> str:
     if is_exact and not totals.datasets_held and published >= rejected:
         return f"{published - rejected:,} published, {rejected:,} rejected to error files{filtered}{read}"
     return f"{published:,} published, error files included; {rejected:,} rejected in all attempts{filtered}{read}"
+
+
+def _scope(totals: RunCounts) -> str:
+    """Return why the number of filtered records may exceed the number read; empty if it may not."""
+    has_branches = len({counts.branch for counts in totals.flow.sinks if not is_error_branch(counts.branch)}) > 1
+    return " in all branches and attempts" if has_branches or totals.attempts != totals.work_units else ""
 
 
 def _replayed(totals: RunCounts) -> str:

@@ -30,7 +30,7 @@ from distcommit.cli.views.runs.preview_view import preview_view
 from distcommit.cli.views.runs.run_result_view import run_view
 from distcommit.cli.views.runs.run_view_components import rejected_view
 from distcommit.cli.views.view_components import listing
-from distcommit.core.records.run_counts import FlowCounts, RunCounts
+from distcommit.core.records.run_counts import FlowCounts, RunCounts, SinkCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.work_units import ConstructCounts
 from distcommit.engine.driver.run import RunResult
@@ -248,6 +248,27 @@ def test_records_line_separates_rejected_from_filtered_records(rejected: int, ex
     flow = FlowCounts((ConstructCounts("main", "sql", 27, filtered=8),))
     totals = RunCounts(records_published=19, records_rejected=rejected, records_read=27, flow=flow)
     assert expected in " ".join(rendered(run_view(RunResult("r", 4, True, True, {}, totals, []))).split())
+
+
+@pytest.mark.parametrize(("branches", "attempts"), [(2, 1), (1, 2)])
+def test_number_of_filtered_records_that_may_exceed_those_read_has_its_scope(branches: int, attempts: int) -> None:
+    names = ["errors", *(f"branch{number}" for number in range(branches))]
+    sinks = tuple(SinkCounts(name, "files", 10, 1) for name in names)
+    flow = FlowCounts((ConstructCounts("main", "sql", 60, filtered=50),), sinks=sinks)
+    totals = RunCounts(
+        datasets_published=1, records_published=10, records_read=30, work_units=1, attempts=attempts, flow=flow
+    )
+    shown = " ".join(rendered(run_view(RunResult("r", 4, True, True, {}, totals, []))).split())
+    assert "10 published, 50 filtered in all branches and attempts (of 30 read)" in shown
+    assert "50 records filtered on purpose in all branches and attempts" in shown
+
+
+def test_records_rejected_by_the_only_branch_do_not_change_the_scope_of_filtered_ones() -> None:
+    sinks = (SinkCounts("main", "files", 9, 1), SinkCounts("errors", "files", 1, 1))
+    flow = FlowCounts((ConstructCounts("main", "sql", 30, filtered=20, rejected=1),), sinks=sinks)
+    totals = RunCounts(records_published=10, records_rejected=1, records_read=30, work_units=1, attempts=1, flow=flow)
+    shown = " ".join(rendered(run_view(RunResult("r", 4, True, True, {}, totals, []))).split())
+    assert "9 published, 1 rejected to error files, 20 filtered (of 30 read)" in shown
 
 
 def test_summary_of_a_run_without_files_has_no_line_of_files() -> None:
