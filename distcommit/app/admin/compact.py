@@ -58,7 +58,7 @@ class CompactResult(MaintenanceResult):
         files_before: number of their live data files before the compaction.
         files_after: number of their live data files after it; in a dry run, the expected number.
         bytes_before: size of these files before the compaction.
-        bytes_after: size of these files after it; 0 in a dry run.
+        bytes_after: size of these files after it; 0 in a dry run. Of datasets that are not listed, the size before.
         rows: first hundred datasets with files to merge. Counts include all.
     """
 
@@ -116,7 +116,7 @@ def compact_job(
     command = " ".join(["compact", *datasets])
     compact = partial(compacting, policy=policy, datasets=datasets)
     result.add_run(run_maintenance(folders, session, command, user, observer, compact))
-    _add_sizes_after(result, store, flow, policy)
+    add_sizes_after(result, store, flow, policy)
     return result
 
 
@@ -175,9 +175,12 @@ def _add(result: CompactResult, state: DatasetState, survey: _Survey) -> None:
         result.rows.append(row)
 
 
-def _add_sizes_after(result: CompactResult, store: JobStore, flow: TaskFlow, policy: CompactionPolicy) -> None:
-    """Replace expected numbers by those of the files that are live now. Datasets that are not listed keep theirs."""
+def add_sizes_after(result: CompactResult, store: JobStore, flow: TaskFlow, policy: CompactionPolicy) -> None:
+    """Replace expected numbers by those of the files that are live now. Datasets that are not listed keep the expected
+    number of files, and the size before the compaction.
+    """
     source = CompactionSource(store.fs, store.roots.output, flow, policy)
+    result.bytes_after = result.bytes_before
     for index, row in enumerate(result.rows):
         state = store.bucket_log(store.bucket_of(row.dataset)).refresh().state_of(row.dataset)
         try:
@@ -187,7 +190,7 @@ def _add_sizes_after(result: CompactResult, store: JobStore, flow: TaskFlow, pol
         after = msgspec.structs.replace(row, files_after=len(sizes), bytes_after=sum(sizes))
         result.rows[index] = after
         result.files_after += after.files_after - row.files_after
-        result.bytes_after += after.bytes_after
+        result.bytes_after += after.bytes_after - row.bytes_before
 
 
 def _require_appended_files(folders: JobFolders, flow: TaskFlow) -> None:

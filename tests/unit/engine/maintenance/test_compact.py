@@ -18,7 +18,7 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.admin import rebuild_job
-from distcommit.app.admin.compact import CompactResult, compacting, find_compactable
+from distcommit.app.admin.compact import CompactResult, add_sizes_after, compacting, find_compactable
 from distcommit.app.admin.expire import expiring
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
@@ -351,6 +351,18 @@ def test_dry_run_lists_files_and_bytes_of_each_dataset_and_changes_nothing(place
     assert (result.datasets, result.bytes_after, len(place.files())) == (1, 0, 3)
     with pytest.raises(ConfigurationError, match="the store does not know this dataset"):
         place.find(["a", "none"])
+
+
+def test_sizes_after_a_compaction_include_datasets_that_are_not_listed(place: Files) -> None:
+    result = place.find()
+    (listed, unlisted) = result.rows
+    del result.rows[1]
+    assert place.compact().succeeded
+    add_sizes_after(result, place.store(), place.begin({}).flow, SMALL_FILES)
+    (row,) = result.rows
+    assert (row.dataset, row.files_after) == (listed.dataset, 1)
+    assert row.bytes_after == Path(place.read(listed.dataset).files()[0]).stat().st_size
+    assert (result.files_after, result.bytes_after) == (2, row.bytes_after + unlisted.bytes_before)
 
 
 def test_view_shows_the_files_before_and_after_and_the_datasets_left_out(place: Files) -> None:
