@@ -39,7 +39,7 @@ _CLOCK_MS = 60_000
 """Smaller differences between clocks, in milliseconds, are not reported."""
 _NOTHING = EnvironmentFindings()
 _NOT_RETRIED = frozenset({"STORED_POSITION_FOREIGN"})
-"""Ids of errors of datasets that every further run meets again. The catalogue has the command that solves them."""
+"""Ids of errors that another run cannot solve. The catalogue has the command that does."""
 
 
 def find_problems(
@@ -247,7 +247,6 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
 
 
 def _not_read(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
-    """Report datasets that could not be read, as one problem for each kind of failure."""
     groups: dict[str, list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status == "idle" and row.reason:
@@ -297,10 +296,8 @@ def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[P
 def _of_runs(
     result: StatusResult, runs: RunsResult, command: Command, needed: str, *, alive: bool
 ) -> Iterator[Problem]:
-    """Report failed runs and unreadable run records.
-
-    Args:
-        needed: command that must succeed before the next run can; `distcommit run` if there is none.
+    """Report failed runs and unreadable run records. `needed` is the command that must precede the next run, or that
+    starts it.
     """
     newest = max((row.epoch for row in runs.runs), default=0)
     if newest and result.is_unfinished and result.epoch > newest and not alive:
