@@ -42,7 +42,7 @@ class _Published:
 
 @dataclass(slots=True)
 class SharedPositions:
-    """A set of published offsets for each source partition, filled dataset by dataset.
+    """The published offsets of datasets by offset space. They are added dataset by dataset.
 
     Attributes:
         provenance: determines which datasets have the same offset space.
