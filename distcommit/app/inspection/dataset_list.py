@@ -73,8 +73,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
         lag_records: unread records at the source; None if unknown or not requested.
         lag_seconds: age of the first unread record in seconds; None if unknown or not requested.
         lag_problem: why the source could not report the lag of this dataset.
-        last_run: outcome in the newest run; None if not requested, if that run did not include the dataset, or if the
-            table of that run has expired.
+        last_run: outcome in the newest run; None if not requested, not in that run, or expired.
         target_s: freshness target in seconds; 0 if the dataset has none.
     """
 

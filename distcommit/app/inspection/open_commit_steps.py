@@ -1,4 +1,4 @@
-"""Verifies the commit steps of sealed sequences that are not closed. Changes nothing."""
+"""Verifies the commit steps of sealed sequences that are not closed."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class _RecordedRun:
 
 
 def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """Yield how the records of a run differ from the logs. Without an end record, only the fence is compared."""
+    """Yield how the records of a run differ from the logs. Without an end record, compare only the fence."""
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem

@@ -1,4 +1,4 @@
-"""Predicts the effect of `dataset release` on each dataset that an operator must release. Changes nothing."""
+"""Predicts the effect of `dataset release` on each dataset that an operator must release."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def plan_release(
     """Return the effect of a release on each selected dataset, or why it would be refused.
 
     Args:
-        dataset: the dataset to release. None selects each dataset with a status in `WAITING`. Of these, abandon and
-            restart change only the datasets whose reason or state calls for it.
+        dataset: the dataset to release. None selects all with a status in `WAITING`; abandon and restart then change
+            only datasets whose reason or state calls for it.
         closed: why logs reject operator actions, by the log's name (`bucket 3`); from `closed_buckets`.
         bucket_of: returns the bucket of a dataset; needed with `closed`.
     """

@@ -1,4 +1,4 @@
-"""Predicts the effect of the next replay on each sealed sequence. Changes nothing."""
+"""Predicts the effect of the next replay on each sealed sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether a run could begin, and which buckets reject it or an operator action. Writes nothing."""
+"""Checks whether a run could begin, and which buckets reject it or an operator action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the environment of a store: folders, lost steps of quarantined datasets, and stalled runs. Changes nothing."""
+"""Checks the environment of a store: folders, lost steps of quarantined datasets, and stalled runs."""
 
 from __future__ import annotations
 

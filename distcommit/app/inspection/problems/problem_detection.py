@@ -200,8 +200,8 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command recommended by the source, or by the catalogue for errors that a retry cannot
-    solve. If an operator has changed the dataset since the run, the problem keeps its command.
+    """Return the problem with the command that the source or the error catalogue recommends, unless an operator has
+    changed the dataset since the run.
     """
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     remedy = reason.remedy or _catalogued(reason)
@@ -223,7 +223,7 @@ def _catalogued(reason: Reason) -> Sequence[str]:
 
 
 def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:
-    """Report sealed commits that are not closed. While a run is alive, this is not a problem."""
+    """Report sealed commits that are not closed, unless a run is alive."""
     pending = [row for row in result.datasets if row.status == "pending"]
     if alive or not pending:
         return

@@ -5,8 +5,8 @@ lease of the job lock. If the newest renewal is much later than the newest file,
 from the store's file system, so clocks of machines do not matter. If the file system reports no times of folders (S3),
 no stall is detected.
 
-A run without an epoch has only its lease. The newest renewal is compared with the start time in the run's id. Both
-times come from the clock of the driver's machine.
+For a run without an epoch, the newest renewal is compared with the start time in the run's id. Both times come from the
+clock of the driver's machine.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ STALLED_S = 900
 def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
     """Return the seconds without progress by the id of each stalled run.
 
-    They are counted from the run's last progress, or from the start of a run without an epoch, to the newest renewal of
-    the lease. A run is stalled if they are at least `STALLED_S` and, if it has an epoch, at least the median duration
-    of the recorded runs.
+    A run is stalled after `STALLED_S`. A run with an epoch must also have made no progress for the median duration of
+    the recorded runs.
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STALLED_S, median(took_s) if took_s else 0)

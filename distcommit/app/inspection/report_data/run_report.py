@@ -222,9 +222,9 @@ def add_job_status(report: RunReport, store: JobStore, status: StatusResult, com
 
 
 class _Moments:
-    """The times at which a run's own tasks read, sealed and published datasets, without replays of older runs.
+    """The times at which a run's tasks read, sealed and published datasets, without replays of older runs.
 
-    `requests` counts file system requests by dataset; the empty name counts those for several datasets at once.
+    `requests` counts file system requests by dataset; "" stands for several datasets at once.
     """
 
     def __init__(self, attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> None:
@@ -262,7 +262,7 @@ class _Moments:
         return [ms for ms in waits if ms is not None]
 
     def _until_published(self, urn: str, since: Mapping[str, int]) -> int | None:
-        """Return the milliseconds until publication. They are never negative, although clocks may differ."""
+        """Return the milliseconds until publication, never negative, although clocks may differ."""
         if urn not in self._published or urn not in since:
             return None
         return max(0, self._published[urn] - since[urn])
