@@ -144,7 +144,7 @@ class _Audit:
         self._logged: dict[str, LoggedFiles] = {}
 
     def read_logs(self, buckets: Iterable[int]) -> None:
-        """Read the names of published files from the logs. Older segments of a log may be deleted already."""
+        """Read the names of published files from the logs."""
         for bucket in buckets:
             try:
                 logged, damaged = logged_files(self._store, bucket)
@@ -313,9 +313,7 @@ class _Audit:
             self._differs(row, f"it can't be read: {error}")
 
     def _count_visible(self, ledger: BranchLedger) -> None:
-        """Compare the rows that readers of the target see with the ledger. An unreadable table is not a mismatch of the
-        ledger.
-        """
+        """Compare the rows that readers of the target see with the ledger."""
         try:
             if reason := ledger.miscounted():
                 self._result.note("altered", f"{_name(ledger.row)}: {reason}")

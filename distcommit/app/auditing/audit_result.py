@@ -28,8 +28,7 @@ class AuditResult(NotebookTable, msgspec.Struct):
         records: published records. Several may come from one input record.
         duplicates: records that are published or rejected more than once, or have two outcomes.
         gaps: input records below the watermark that are missing without a recorded reason.
-        past_watermark: published or rejected input records at or above the watermark, or below the first position that
-            was read. The store does not know them.
+        past_watermark: published or rejected input records at or above the watermark, or below the first position read.
         skipped: positions that were skipped because their records are lost.
         holes: positions at which the source has no record.
         rejected: input records that a branch rejected.

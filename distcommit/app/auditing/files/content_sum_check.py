@@ -53,8 +53,7 @@ class SequenceContent:
         """Return how the files differ from the sealed sequence; empty if they do not.
 
         The result is also empty if no difference can be proven: a file has no content sum, an operator has accepted the
-        sequence, or there are more files or other counts of records than were sealed. If all files are missing and
-        branches commit at targets, the ledgers show the gap.
+        sequence, or there are more files or other counts of records than were sealed.
         """
         state, actual = self.state, sum_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

@@ -219,9 +219,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
 
 
 def _read_again(record: Record, fold: Fold) -> Iterator[str]:
-    """Yield the datasets that a record rebuilds, or whose watermark it deletes or sets back. Their older files may be
-    missing.
-    """
+    """Yield the datasets that a record rebuilds, or whose watermark it deletes or sets back."""
     match record:
         case SetWatermark():
             yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []

@@ -164,14 +164,12 @@ def _unpublished_compactions(folder: PublishedFolder) -> list[str]:
 
 
 def _is_replacement_complete(folder: PublishedFolder, epoch: int) -> bool:
-    """Return whether the tombstone of a replacement and all files of its epoch are published."""
     existing_paths = {folder.below_output(path) for path in (*(file.path for file in folder.files), *folder.tombstones)}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch and stone.is_replacement]
     return bool(stones) and all(existing_paths.issuperset(stone.published) for stone in stones)
 
 
 def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: Iterable[PublishedFile]) -> bool:
-    """Return whether a superseded file is deleted, which proves that the epoch is done."""
     existing_paths = {folder.below_output(file.path) for file in folder.files}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch]
     if any(superseded.path not in existing_paths for stone in stones for superseded in stone.files):

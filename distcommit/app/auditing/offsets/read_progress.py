@@ -65,9 +65,7 @@ class _Reach:
                 self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
-        """Delete positions that are not offsets, such as the names of files that were read. They are outdated, and
-        footers do not contain newer ones.
-        """
+        """Delete positions that are not offsets, such as file names: footers do not contain newer ones."""
         self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
 
 
