@@ -45,8 +45,8 @@ __all__ = ["AuditResult", "audit_store"]
 
 
 class _Dataset:
-    """The totals of one dataset. Coverage, holes and published offsets are kept by incarnation of the source; the key
-    "" stands for the incarnation of the watermark.
+    """The totals of one dataset. Coverage and holes are kept by incarnation of the source; the key "" stands for the
+    incarnation of the watermark. Published offsets are kept by the incarnation that a file or ledger row names.
     """
 
     def __init__(self, state: DatasetState | None) -> None:
@@ -61,7 +61,7 @@ class _Dataset:
         return incarnation if is_other_incarnation(incarnation, self.incarnation) else ""
 
     def lost_ranges(self) -> Iterator[SkippedRange]:
-        """Yield the skipped ranges of the state, without offsets that each branch has published or rejected."""
+        """Yield the skipped ranges of the state, without offsets that have an outcome in each branch."""
         for skip in self.state.skipped if self.state is not None else ():
             if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
                 yield skip
@@ -72,7 +72,7 @@ class _Dataset:
             yield from (replace(skip, low=low, high=high) for low, high in lost_offsets.ranges(skip.partition))
 
     def readings(self) -> Iterator[tuple[str, DatasetState]]:
-        """Yield each incarnation that was read: its key, and the dataset's state in it."""
+        """Yield the key of each incarnation that was read, and the dataset's state in the incarnation."""
         if self.state is not None and self.state.reached is not None:
             yield "", self.state
             for reading in self.state.earlier_readings:
@@ -88,8 +88,8 @@ def audit_store(
     at_least_once: bool = False,
     ledgers: Ledgers | None = None,
 ) -> AuditResult:
-    """Compare a job's output, and the ledgers of its targets, with its store. Changes nothing. No run may be in
-    progress.
+    """Compare a job's output, and the ledgers of its targets, with its store. Changes nothing. The caller
+    ensures that no run is in progress.
 
     If `provenance` is None (a source without offsets), offsets are not compared. `at_least_once` lets the audit pass in
     spite of duplicates. `deep` reads every record.
@@ -144,7 +144,7 @@ class _Audit:
         self._logged: dict[str, LoggedFiles] = {}
 
     def read_logs(self, buckets: Iterable[int]) -> None:
-        """Read the names of published files from the logs. Older segments of a log may be deleted already."""
+        """Read the names of published files from the logs."""
         for bucket in buckets:
             try:
                 logged, damaged = logged_files(self._store, bucket)
@@ -313,9 +313,7 @@ class _Audit:
             self._differs(row, f"it can't be read: {error}")
 
     def _count_visible(self, ledger: BranchLedger) -> None:
-        """Compare the rows that readers of the target see with the ledger. An unreadable table is not a mismatch of the
-        ledger.
-        """
+        """Compare the rows that readers of the target see with the ledger."""
         try:
             if reason := ledger.miscounted():
                 self._result.note("altered", f"{_name(ledger.row)}: {reason}")

@@ -28,16 +28,16 @@ class AuditResult(NotebookTable, msgspec.Struct):
         records: published records. Several may come from one input record.
         duplicates: records that are published or rejected more than once, or have two outcomes.
         gaps: input records below the watermark that are missing without a recorded reason.
-        past_watermark: published or rejected input records at or above the watermark, which the store does not know.
+        past_watermark: published or rejected input records at or above the watermark, or below the first position read.
         skipped: positions that were skipped because their records are lost.
         holes: positions at which the source has no record.
         rejected: input records that a branch rejected.
-        earlier_incarnations: files from a source that was recreated later (an older Kafka topic id). They are compared
-            with the last position in that older source.
-        pending: datasets with a sealed sequence that is not closed. Files of the sequence are not counted.
-        unknown_files: files that no sequence of the store published, with the reason.
+        earlier_incarnations: files and ledger entries from a source that was recreated later (an older Kafka topic id).
+            Their offsets are compared with the last position in that older source.
+        pending: datasets that are not idle, with their status. Only `files` includes files of their sealed sequences.
+        unknown_files: files that are damaged or that no sequence of the store published, each with the reason.
         unknown_files_count: number of all unknown files.
-        orphaned_files: files and folders in staging that no run deletes, with the reason.
+        orphaned_files: files and folders in staging that no sequence needs and no run deletes, each with the reason.
         orphaned_files_count: number of all orphaned files.
         sweepable_files: files of earlier attempts in staging, which the next run deletes. This is not a fault.
         sweepable_files_count: number of all sweepable files.
@@ -46,9 +46,9 @@ class AuditResult(NotebookTable, msgspec.Struct):
         unreadable: logs and ledgers that could not be read, each with the error.
         partitions: one row for each source partition and branch of a source with offsets.
         at_least_once: whether the job guarantees at-least-once delivery only, so that duplicates are allowed.
-        passed: `exact`; with `at_least_once` also if only `duplicates`, `past_watermark` or `unrecorded_files` were
-            found.
-        unrecorded_files: with at-least-once delivery: files that no DONE record names.
+        passed: whether the audit is `exact`, or, with `at_least_once`, has found only `duplicates`, `past_watermark` or
+            `unrecorded_files`.
+        unrecorded_files: files that no DONE record names, if delivery is at least once.
         altered: altered output, each with the reason: files with other records than were written (with `deep`),
             datasets whose files or replacement differ from the sealed ones, missing files without a gap in the offsets,
             missing rows at a target, or an output of another store or an older run.
@@ -58,14 +58,14 @@ class AuditResult(NotebookTable, msgspec.Struct):
         superseded_files: superseded files and tombstones that are not deleted yet, except the tombstone of the newest
             replacement. No other count includes them.
         ledger_rows: rows in the targets' ledgers, one for each dataset and branch.
-        ledger_mismatches: ledger rows that can't be read, or without a counterpart in the store: their dataset is
-            unknown, or their epoch has no DONE record.
+        ledger_mismatches: ledger rows that can't be read or counted, whose dataset the store does not know, or whose
+            epoch is newer than the dataset's sequences.
         ledger_mismatches_count: number of all ledger mismatches.
         replaced: input records whose output a replacing publisher has replaced.
         expired: input records in files that `distcommit dataset expire` has deleted.
         counted_branches: for sources without offsets: rejected and filtered records of each branch, counted from its
             files.
-        skipped_ranges: ranges of `skipped`: dataset, range and cause.
+        skipped_ranges: ranges of skipped positions, each with the dataset and the cause.
         unproven_files: files for which no stored state proves completeness, grouped by dataset or bucket. `exact` does
             not depend on them.
         unproven_files_count: number of all entries of `unproven_files`.

@@ -37,7 +37,7 @@ class AuditRow(msgspec.Struct, frozen=True):
         filtered: input records in this range that constructs filtered, or that were read before the branch existed.
         replaced: input records in this range whose output a replacing publisher replaced.
         expired: input records in this range whose files `distcommit dataset expire` deleted.
-        incarnation: id of the source, if it was recreated later; empty for the current source.
+        incarnation: incarnation of the source if it was recreated later; empty for the current incarnation.
     """
 
     dataset: str
@@ -66,7 +66,7 @@ class AuditedRecords:
     Attributes:
         duplicates: offsets with more than one outcome in a branch, or published or rejected twice.
         gaps: offsets below the watermark without an outcome in a branch.
-        past_watermark: offsets with an outcome beyond the watermark.
+        past_watermark: offsets that a branch published or rejected, outside the expected range.
         rejected: offsets that a branch rejected.
         skipped: offsets that were skipped because their records are lost.
         holes: offsets at which the source has no record.
@@ -198,7 +198,7 @@ def _findings(
 
 
 def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
-    """Return the offsets that the store records as skipped, as holes, and as filtered with their work unit."""
+    """Return the skipped offsets, the holes, and the offsets of work units whose records were all filtered."""
     ranges = [skip for skip in state.skipped if not is_other_incarnation(skip.incarnation, incarnation)]
     given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
     hole_offsets = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))

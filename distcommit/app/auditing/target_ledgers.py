@@ -26,7 +26,7 @@ class BranchLedger:
     Attributes:
         row: ledger row.
         sink: sink whose target has the ledger.
-        context: context of its committers.
+        context: context to open the committers of `sink`.
     """
 
     row: LedgerRow
@@ -34,10 +34,8 @@ class BranchLedger:
     context: CommitterContext
 
     def miscounted(self) -> str:
-        """Compare the number of rows that readers of the target see with the ledger. Return the difference in words;
-        empty if there is none, or if the target can't count rows.
-
-        Raises the target's errors.
+        """Return how the number of rows that readers of the target see differs from the ledger; empty if it does not,
+        or if the target can't count rows. Raises the target's errors.
         """
         with open_committer(self.sink, self.context) as committer:
             result = committer.visible_rows(self.row.dataset_urn, self.row.branch)
@@ -95,8 +93,8 @@ def require_audited(flow: TaskFlow) -> None:
 
 @contextmanager
 def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
-    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names. A
-    ledger that can't be read is listed in `Ledgers.unreadable`.
+    """Read the ledgers of all branches, with rows of branches that the flow no longer has. A ledger that can't be read
+    is listed in `Ledgers.unreadable`.
 
     One committer is open at a time: servers limit connections, and end sessions that are idle for long.
     """
@@ -117,14 +115,14 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Abort all commits up to `epoch` of the datasets in the ledgers, so that a process that is still running cannot
-    commit later.
+    """Make the targets reject commits up to `epoch` of the datasets in the ledgers, so that a process that is still
+    running cannot commit later.
 
-    A target that cannot abort rejects such a late commit if its ledger has a row of the dataset with an epoch that the
-    commit does not expect. If the ledger has no row of the dataset, the late commit succeeds. The next commit of the
+    If a sink cannot withdraw commits, its target rejects a late commit whose expected epoch is not that of the
+    dataset's ledger row. If the ledger has no row of the dataset, the late commit succeeds. The next commit of the
     rebuilt store is then rejected, because the store expects epoch 0 (`Ledgers.bases`).
 
-    Raises TransientError if a ledger can't be read; then no commit is aborted.
+    Raises TransientError if a ledger can't be read; then no target is fenced.
     """
     with open_ledgers(flow, store) as ledgers:
         if ledgers.unreadable:

@@ -73,7 +73,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
         lag_records: unread records at the source; None if unknown or not requested.
         lag_seconds: age of the first unread record in seconds; None if unknown or not requested.
         lag_problem: why the source could not report the lag of this dataset.
-        last_run: outcome in the newest run; None if that run did not include the dataset, or its table has expired.
+        last_run: outcome in the newest run; None if not requested, not in that run, or expired.
         target_s: freshness target in seconds; 0 if the dataset has none.
     """
 
@@ -137,7 +137,7 @@ def list_datasets(
 
 
 def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
-    """Return the lags that a source reports, by dataset, and the reason if it reports none; empty otherwise."""
+    """Return the lags that a source reports, by dataset, and why it reports none; empty if it reports some."""
     try:
         lags = {lag.dataset_urn: lag for lag in ask(urns)}
     except DistcommitError as error:

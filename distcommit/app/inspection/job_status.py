@@ -115,14 +115,14 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
         counts: number of datasets by status, including those that are not listed.
         positions_lost: number of positions that were skipped as lost, of all datasets.
         runs: newest recorded runs, newest first.
-        failed_in_a_row: how many of the newest runs failed, at most 20.
+        failed_in_a_row: number of failed runs since the last run that did not fail, of the newest 20.
         problems: present problems of the job, the most blocking first.
-        datasets_omitted: datasets that are not idle, or could not be read, and are missing in `datasets`.
+        datasets_omitted: number of datasets that are not idle, or could not be read, and are missing in `datasets`.
         is_unfinished: whether the newest run has no end record because it has not ended.
         damaged: names in `unreadable` whose files exist and are damaged.
         paused_by: user who suspended scheduled runs; empty if they are not suspended.
         expiry_request: newest request to expire files; None without one.
-        datasets_unreadable: idle datasets that the newest run could not read.
+        datasets_unreadable: number of idle datasets that the newest run could not read.
     """
 
     job: str
@@ -152,7 +152,7 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
 
 JOB_LOG = "job log"
 BUCKET = "bucket "
-"""A bucket log is named by this prefix and the number of the bucket."""
+"""The name of a bucket log is this prefix and the number of the bucket."""
 WORST_FIRST_STATUSES = ("quarantined", "revoking", "stopped", "pending", "read-failed", "idle")
 """All statuses of datasets, the most severe first."""
 WAITING = ("quarantined", "revoking", "stopped")
@@ -176,8 +176,8 @@ def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
-    """Limit the datasets of a status to those that a terminal shows. Those that are not idle, or could not be read,
-    come first.
+    """Return the status with the datasets that a terminal shows. Datasets that are not idle, or could not be read, come
+    first.
 
     Args:
         show_all: include all datasets.
@@ -201,7 +201,8 @@ def read_status(
     whole_job: bool = False,
     idle: bool = True,
 ) -> StatusResult:
-    """Return the status of a job from its logs. It takes O(buckets) reads, whatever the length of the history.
+    """Return the status of a job from its logs, without recorded runs, problems and requests. This takes O(buckets)
+    reads, whatever the length of the history.
 
     Args:
         published_in: returns the location of a dataset's records.

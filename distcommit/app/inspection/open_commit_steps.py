@@ -1,4 +1,4 @@
-"""Verifies the commit steps of sealed sequences that are not closed. Changes nothing."""
+"""Verifies the commit steps of sealed sequences that are not closed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class StepRow(msgspec.Struct, frozen=True):
         state: DONE, PENDING, LOST, or UNKNOWN if the step can't be read or verified.
         reason: for LOST, the expected and the actual state; for UNKNOWN, the error; for PENDING, when the step is
             verified. Otherwise empty.
-        target_missing: for LOST: whether the target is missing as well as the staged file.
+        target_missing: for LOST: whether both the staged file and its target are missing.
         is_permanent: whether the type of the step does not allow its sequence to be abandoned.
         replaces: whether the step publishes a tombstone, which names the files that the sequence replaces.
-        compacts: whether that tombstone names compacted files.
+        compacts: whether the step publishes a tombstone that names compacted files.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
 
 
 def read_steps(store: JobStore, context: StepContext, dataset: str | None = None, most: int = 0) -> StepsResult:
-    """Verify each step of sealed sequences that are not closed. It takes one check for each file of these sequences.
+    """Verify each step of sealed sequences that are not closed. This takes one check for each file.
 
     Args:
         context: folders and committers at which steps take effect.
@@ -120,7 +120,6 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
 
 
 def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
-    """Return the error for a dataset that the store does not know."""
     return ConfigurationError(
         "the store does not know this dataset",
         id="DATASET_UNKNOWN",

@@ -47,8 +47,8 @@ class LogLine(msgspec.Struct):
         writer: id of the process that wrote the segment; empty if it is unreadable.
         record: type of the record, such as `Done`; empty if the segment is unreadable.
         summary: content of the record in one line.
-        ignored: why the record has no effect; empty if it has one.
-        unreadable: error of an unreadable segment. Whether later segments have an effect is then unknown.
+        ignored: why the record has no effect, or an unknown one; empty if it has an effect.
+        unreadable: error of an unreadable segment. The effects of later segments are unknown up to the next checkpoint.
     """
 
     number: int

@@ -46,7 +46,7 @@ class RunRow(msgspec.Struct, frozen=True):
     Attributes:
         epoch: epoch of the run; 0 if it has none yet, or died before it had one.
         run_id: id of the run, which sorts by time; empty if neither its begin record nor its end record can be read.
-        status: state or outcome of the run.
+        status: status of the run.
         command: command that started the run, such as `expire 90d`; empty if unknown.
         requested_by: user or service that started the run; empty if unknown.
         host: host name of the driver; empty if unknown.
@@ -87,7 +87,8 @@ class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
         job: name of the job.
         store: path of the store.
         runs: runs without an epoch, then the others.
-        failed_in_a_row: how many of the newest runs failed; cancelled and live runs are not counted.
+        failed_in_a_row: number of failed runs since the last run that did not fail; cancelled and live runs do not
+            count.
     """
 
     job: str
@@ -137,15 +138,15 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
-    """Return the recorded runs, or with `newest` only that many, and the runs that have no epoch. Two small files are
-    read for each run.
+    """Return the recorded runs (with `newest`, only this number of them) and the runs without an epoch. Two small files
+    are read for each run.
     """
     rows = list(_rows(store, clock, recorded_epochs(store.fs, store.roots.store)[-newest:]))
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 
 
 def filter_runs(result: RunsResult, statuses: Collection[RunStatus], most: int) -> RunsResult:
-    """Return the runs of the given statuses (empty: of all), at most `most` runs (0: no limit)."""
+    """Return the runs with the given statuses (empty: all runs), limited to the `most` newest (0: no limit)."""
     rows = [row for row in result.runs if not statuses or row.status in statuses]
     return msgspec.structs.replace(result, runs=rows[:most] if most else rows)
 
@@ -200,11 +201,8 @@ def read_datasets(
     on_attempt: Callable[[Attempt], None] = lambda _: None,
     on_task: Callable[[TaskRows], None] = lambda _: None,
 ) -> tuple[dict[str, RunDatasetRow], str]:
-    """Return the datasets of a run by name, and the error of the first unreadable file ("" if all are readable).
-
-    Args:
-        on_attempt: called with each attempt at a work unit.
-        on_task: called with the table rows of each task attempt.
+    """Return the datasets of a run by name, and the error of the first unreadable file; empty if all are readable.
+    The callbacks are those of `read_run`.
     """
     fs, root = store.fs, store.roots.store
     outcomes, attempts = dict[str, TableRow](), dict[str, RunCounts]()
@@ -363,7 +361,6 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
 
 
 def _all_was_read(record: RunRecord) -> bool:
-    """Return whether the run read everything that it planned, so that only commits are missing."""
     counts = record.totals
     failures = counts.datasets_failed + counts.datasets_skipped + counts.datasets_partial
     return (

@@ -39,7 +39,7 @@ class RejectedRecords(msgspec.Struct, frozen=True):
     datasets: int
     """Number of datasets with rejected records."""
     largest: dict[str, int]
-    """Rejected records of the datasets with the most, largest number first."""
+    """Number of rejected records by dataset URN, of the five datasets with the most; largest number first."""
     folder: str
     """Folder of the error files."""
     unreadable: int = 0
@@ -58,7 +58,7 @@ class MostlyRejected(msgspec.Struct, frozen=True):
 
     Attributes:
         dataset: the dataset's URN.
-        epoch: epoch of the run that committed.
+        epoch: epoch of the run that made this commit.
         records: number of records written or rejected, in all attempts and branches.
         rejected: number of rejected records, in all attempts and branches.
     """
@@ -132,7 +132,6 @@ def unreadable_files(flow: FlowCounts) -> int:
 
 
 def datasets_with_unreadable_files(store: JobStore, run_id: str) -> int:
-    """Return the number of datasets in which a run found unreadable files."""
     datasets = read_datasets(store, run_id)[0].values()
     return len([dataset for dataset in datasets if INPUT_PROBLEM in dataset.counts.flow.failed_checks])
 

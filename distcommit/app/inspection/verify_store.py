@@ -44,7 +44,7 @@ class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
         store: path of the store.
         logs: number of logs.
         records: number of records in the logs.
-        ignored: records without an effect: zombies and late twins wrote them.
+        ignored: number of records without an effect, which zombies and late twins wrote.
         datasets: number of datasets in readable bucket logs.
         runs: number of recorded runs.
         problems: first hundred violations.
@@ -75,9 +75,8 @@ class _ReadLog:
 
 
 def verify_store(store: JobStore) -> VerifyResult:
-    """Verify all segments of the current logs, and the records of runs. Because a live run may have written a segment
-    meanwhile, a log with a violation is read again. Raises DistcommitError or OSError if a log's folder can't be
-    listed.
+    """Verify all segments of the current logs, and the records of runs. A log with a violation is read again, because a
+    live run may have extended it. Raises DistcommitError or OSError if a log's folder can't be listed.
     """
     problems: list[StoreProblem] = []
     recorded_runs = [
@@ -203,9 +202,7 @@ class _RecordedRun:
 
 
 def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """Yield the differences between the records of a run and the logs. Without an end record, only the fence is
-    compared.
-    """
+    """Yield how the records of a run differ from the logs. Without an end record, compare only the fence."""
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem

@@ -1,4 +1,4 @@
-"""Work units of a dataset's previous run, or of one run, as rows."""
+"""Lists the work units of a run, or those that a dataset's state records of its previous run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WorkUnitStatus(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     PARTIAL = "partial"
-    """The attempt failed, and a prefix of its range can be committed."""
+    """The attempt failed, but a prefix can be committed."""
 
 
 class WorkUnitRow(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ class WorkUnitRow(msgspec.Struct, frozen=True):
         status: status of the work unit.
         attempts: number of finished attempts.
         low: first positions by partition.
-        expected_high: planned end by partition.
-        actual_high: where the attempt ended, by partition; empty before an attempt has ended.
-        properties: recorded properties, by the part that recorded them.
-        is_committed: whether its output is committed; None if unknown.
+        expected_high: planned ends by partition.
+        actual_high: positions where the last attempt ended, by partition; empty before an attempt has ended.
+        properties: properties that the source, a construct or a writer recorded, by the name of this part.
+        is_committed: whether the output of the work unit is committed; None if unknown.
         records_read: number of records read.
         error: why the last attempt failed; empty if it did not.
     """
@@ -86,7 +86,7 @@ class WorkUnitsResult(NotebookTable, msgspec.Struct, frozen=True):
 
 
 def rows_of_previous_run(dataset: str, run: PreviousRun | None) -> list[WorkUnitRow]:
-    """Return the work units that a dataset's state lists."""
+    """Return the work units of a dataset's previous run; none if `run` is None."""
     return [
         WorkUnitRow(
             dataset,
@@ -107,7 +107,7 @@ def read_work_units(store: JobStore, epoch: int, clock: Clock) -> WorkUnitsResul
     """Return all work units of a run, from its plan, its task states, and its attempts in the staging folder.
 
     Raises:
-        ConfigurationError: if no such run is recorded, or its plan was deleted.
+        ConfigurationError: if no such run is recorded, or it has no plan yet, or retention has deleted the plan.
         CorruptError: if its plan cannot be read.
     """
     run, fs, root = read_run(store, epoch, clock).run, store.fs, store.roots.store

@@ -19,10 +19,10 @@ def keeps_names_apart(fs: FileSystem, output: str) -> bool:
 
 
 def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
-    """Return the paths whose footers name the dataset, and the paths of missing files.
+    """Return the paths of files whose footers name the dataset, and of files that no longer exist.
 
     Raises:
-        CorruptError: if a footer is missing or can't be read.
+        CorruptError: if a published file has no footer, or a footer can't be read.
     """
     found: list[str] = []
     for path in paths:
@@ -37,7 +37,7 @@ def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:
-    """Return the live files of a dataset's branch at `done_epoch`, by name.
+    """Return the paths of the live files of a dataset's branch at `done_epoch`, sorted by name.
 
     Tombstones are read first, because they are deleted after the files that they name. Files are deleted once no kept
     snapshot shows them, so the caller must verify afterwards that the snapshot still exists.

@@ -16,7 +16,7 @@ AsOf = int | datetime | str | None
 """The choice of a snapshot. None: the newest. A number: the last one of the run with this epoch. A time: the newest one
 of that time; a time without a zone is local. A text: an epoch, or a time in ISO 8601.
 
-A snapshot of a time exists only once a later snapshot proves that no other one can come between.
+The snapshot of a time can be read only once a later snapshot exists. Until then, a newer one of that time may follow.
 """
 
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,8 +58,8 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 
 
 def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -> SnapshotManifest:
-    """Return the newest snapshot of a time. Snapshots never get older, so once a later snapshot exists, the choice is
-    final. Before that, a run whose clock is behind may still write an older snapshot.
+    """Return the newest snapshot of a time. The times of snapshots never decrease, so the choice is final once a later
+    snapshot exists. Before that, a run whose clock is behind may still write a snapshot of that time.
     """
     time_ms = _ms(at)
     oldest: SnapshotManifest | None = None
@@ -82,9 +82,7 @@ def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -
 
 
 def _ms(at: datetime) -> int:
-    """Return whole milliseconds since 1970. Floats are avoided so that the printed time of a snapshot chooses that
-    snapshot.
-    """
+    """Return whole milliseconds since 1970, without floats, so that the printed time of a snapshot chooses it."""
     try:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
@@ -174,10 +172,10 @@ def _shown(root: SnapshotManifest) -> str:
 
 
 def parsed_as_of(options: AsOf) -> int | datetime | None:
-    """Return an epoch or a time.
+    """Return the epoch or the time that the value names; None for the newest snapshot.
 
     Raises:
-        ConfigurationError: if the value is neither.
+        ConfigurationError: if the value names neither.
     """
     if options is None or isinstance(options, int | datetime):
         return options

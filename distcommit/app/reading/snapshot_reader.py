@@ -49,12 +49,12 @@ _BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
 class Snapshot:
     """The datasets of one snapshot: exactly the records that were committed up to it.
 
-    The content of a snapshot never changes. Its files are deleted only after the snapshot has expired, so that a late
-    reader gets `SnapshotExpiredError` and never a part. Methods with the parameter `dataset` read all datasets by
+    The content of a snapshot never changes. Its files are deleted only after the snapshot has expired. A late reader
+    gets `SnapshotExpiredError`, never a part of the records. Methods with the parameter `dataset` read all datasets by
     default, and raise ConfigurationError if the snapshot does not have the dataset.
 
     Attributes:
-        epoch, phase: run that created the snapshot, at its start (1) or end (2).
+        epoch, phase: run that created the snapshot, after its replay (1) or at its end (2).
         time_ms: time of creation, in milliseconds since 1970.
         datasets: done epoch and watermark by dataset.
         branch: branch that is read.
@@ -202,7 +202,7 @@ def read(
 
     Args:
         job: job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
-        datasets: names of the datasets; default: all that had published records by then.
+        datasets: URNs of the datasets; default: all that had published records by then.
         branch: the branch, for a job with a fork; `errors` or `errors/BRANCH` for rejected records.
 
     Raises:
@@ -293,12 +293,7 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
 
 
 def _only_branch(store: JobStore) -> str:
-    """Return the only branch in the store, for readers without a job file.
-
-    Raises:
-        ConfigurationError: if the store has several branches below one folder.
-        UnknownVersionError, CorruptError: if the store's record of branches can't be read.
-    """
+    """Return the only branch in the store. Raises ConfigurationError if there are several."""
     names = [match[1] for name in read_settings(store).settings if (match := _BRANCH_TYPE.fullmatch(name))]
     if len(names) > 1:
         raise ConfigurationError(

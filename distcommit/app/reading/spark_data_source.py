@@ -1,11 +1,11 @@
 """Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")` reads a job at one snapshot.
 
-`load` chooses a snapshot (the newest, or the one that `as_of` selects), and lists its files once. Each later action on
-the frame reads these files, or fails if they are deleted. Executors read them with this package.
+`load` chooses a snapshot and lists its files once. Each later action on the frame reads these files, or fails if they
+are deleted. Executors read them with this package.
 
 Options of `load` select columns and records, not the query: Spark does not pass the columns of a query to a Python data
-source. Its `pushFilters` returns wrong rows on Spark 4.3, because Spark keeps one plan for each loaded frame, so that a
-filter of one query also applies to the next one (`tests/integration/sources/test_spark_push_down.py` reproduces it).
+source. With `pushFilters`, Spark 4.3 returns wrong rows: it keeps one plan for each loaded frame, so that a filter of
+one query also applies to the next one (`tests/integration/sources/test_spark_push_down.py` reproduces it).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TASKS = 64
 
 
 def register_data_source(spark: SparkSession) -> None:
-    """Register `spark.read.format("distcommit")` in a session, also of Spark Connect."""
+    """Register the format `distcommit` in a session, also of Spark Connect."""
     spark.dataSource.register(DistcommitDataSource)
 
 
@@ -60,7 +60,8 @@ class DistcommitDataSource(DataSource):
 
     Options:
         path: the job file, as the driver sees it; also the argument of `load`.
-        dataset: a dataset URN. datasets: several, as a JSON list. Without either, all datasets.
+        dataset: URN of the dataset to read; default: all datasets.
+        datasets: URNs of several datasets, as a JSON list, instead of `dataset`.
         as_of: the epoch of a run, or a time in ISO 8601; default: the newest snapshot.
         branch: the branch to read, for a job with a fork.
         columns: a JSON list of columns. From Parquet files only these are read.
@@ -88,9 +89,7 @@ class DistcommitDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the requested columns, or those of all files. A column is null in the records of files that lack
-        it.
-        """
+        """Return the requested columns, or those of all files. If a file lacks a column, its records have null."""
         selected = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
         return from_arrow_schema(selected, prefer_timestamp_ntz=True)
 

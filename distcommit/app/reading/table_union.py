@@ -1,4 +1,4 @@
-"""Reads files with several schemas as one table, because columns can be added, removed or widened over time.
+"""Joins the schemas and records of files into one table, because columns can be added, removed or widened over time.
 
 More types are joined than `schemas.evolution` allows in new files (such as int64 with float64), so that all published
 files stay readable.

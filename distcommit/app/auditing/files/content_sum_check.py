@@ -27,12 +27,12 @@ def altered(footer: Footer, records: pa.Table) -> str:
 
 @dataclass(slots=True)
 class SequenceContent:
-    """The content of the files of a dataset's newest done sequence, by their footers.
+    """The content of the files of a dataset's newest done sequence, according to their footers.
 
     Attributes:
         state: stored state of the dataset, with the counts and the sum of the sealed sequence.
-        is_whole: whether no file of the sequence was superseded, or is already reported as missing by its name.
-        is_counted: whether all records of the sequence are in files, none only at targets.
+        is_whole: whether no file of the sequence is superseded or already reported as missing.
+        is_counted: whether all records of the sequence are in files, not at targets.
         records: number of records in the files.
         sums: content sum of each file; empty text for a file without one.
     """
@@ -53,8 +53,7 @@ class SequenceContent:
         """Return how the files differ from the sealed sequence; empty if they do not.
 
         The result is also empty if no difference can be proven: a file has no content sum, an operator has accepted the
-        sequence, or there are more files than were sealed. If all files are missing and branches commit at targets, the
-        ledgers show the gap.
+        sequence, or there are more files or other counts of records than were sealed.
         """
         state, actual = self.state, sum_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

@@ -31,16 +31,15 @@ class AuditedFolder:
     Attributes:
         name: name of the folder, which encodes the dataset URN.
         files: live files by path, each with its content or the reason why it is foreign.
-        misplaced: damaged or unexpected tombstones, by path with the reason.
+        misplaced: damaged or unexpected tombstones, and files that several tombstones name, by path with the reason.
         replaced: input records whose output was replaced, from the tombstones of replacements.
         superseded_count: number of superseded files and tombstones that are not deleted yet, without the tombstones in
             `replacements`.
         replacements: epochs of the newest valid replacements.
         superseded_epochs: epochs that published superseded files.
-        paths: paths of all files, relative to the output.
+        paths: paths of all files and tombstones, relative to the output.
         superseded_paths: paths of superseded files, relative to the output, deleted or not.
-        is_read: whether all tombstones are readable. If not, missing files cannot be distinguished from superseded
-            ones.
+        is_read: whether all tombstones are valid. If not, missing files cannot be distinguished from superseded ones.
     """
 
     name: str
@@ -59,10 +58,10 @@ class AuditedFolder:
 class Folders:
     """A reader of the folders of datasets.
 
-    Args:
+    Attributes:
         fs: file system of the output.
         output: output folder.
-        states: stored datasets, by the names of their folders.
+        states: stored states of datasets, by folder name.
         read: returns the content of a file, or the reason why it is foreign.
     """
 
@@ -72,7 +71,7 @@ class Folders:
     read: Callable[[str], AuditedFile | str]
 
     def read_folders(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
-        """Yield the folders in the order of their names in `names`. `deep` limits parallel reads to bound memory."""
+        """Yield the folders in the order of `names`. With `deep`, fewer files are read at once, to limit memory."""
         with file_readers(self.fs, deep=deep) as pool:
             yield from run_ahead(
                 min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names

@@ -1,8 +1,8 @@
 """Detects missing published files by the names in commit logs.
 
 If the source has offsets, a missing file also shows as a gap. If it has none, only the bucket log names the file, in
-the sequences since the log's second newest checkpoint. Files that a tombstone names may be missing. So may all files
-from before an operator reset the watermark or rebuilt the dataset.
+the sequences since the log's second newest checkpoint. Files that a tombstone names may be missing. If an operator set
+the watermark back or rebuilt the dataset, all older files may be missing too.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def missing_files(
     """Return the missing files of a dataset.
 
     Args:
-        existing_paths: existing files and tombstones, by path relative to the output.
-        merged: live merged files of compactions by path relative to the output, with the epochs of the files that were
-            merged into them.
+        existing_paths: paths of existing files and tombstones, relative to the output.
+        superseded_paths: paths of superseded files, relative to the output, deleted or not.
+        merged: epochs of the files that were merged into each live merged file, by its path relative to the output.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
@@ -136,8 +136,8 @@ class _CompactedFiles:
 
     Attributes:
         epochs: epochs of the files that live merged files replaced, by folder.
-        before: the newest epoch of a merged file that is no longer live, by folder: it may have replaced any older
-            file, because its footer may be gone.
+        before: epoch of the newest merged file that is no longer live, by folder. It may have replaced any older file,
+            because its footer may be gone.
     """
 
     epochs: Mapping[str, set[int]]
@@ -219,9 +219,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
 
 
 def _read_again(record: Record, fold: Fold) -> Iterator[str]:
-    """Yield the datasets that a record rebuilds, or whose watermark it deletes or sets back. Their older files may be
-    missing.
-    """
+    """Yield the datasets that a record rebuilds, or whose watermark it deletes or sets back."""
     match record:
         case SetWatermark():
             yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []

@@ -18,7 +18,7 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFile:
-    """A file, or an attempt's folder or note, that no sequence needs.
+    """A file in staging, or an attempt's folder or note, that no sequence needs.
 
     Attributes:
         path: path relative to the staging root.

@@ -19,7 +19,7 @@ class AuditedFile:
     Attributes:
         footer: the footer.
         offsets: offsets of the input records in the file, from the footer.
-        holes: offsets without a source record that the footer names.
+        holes: holes that the footer names: offsets without a record at the source.
         altered: how the records differ from the written ones; empty if they do not, or were not read.
     """
 

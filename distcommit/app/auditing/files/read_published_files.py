@@ -32,7 +32,9 @@ from distcommit.stores.state.job_store import JobStore
 Content = TypeVar("Content")
 
 FEW_FILES = 4
-"""Number of files up to which a file system without parallel calls reads without threads; also the fewest threads."""
+"""If a file system has no parallel calls, up to this number of files are read without threads. Also the fewest threads
+of a pool.
+"""
 DATASETS_AHEAD = 8
 """The most datasets that are read in parallel. Their footers are in memory."""
 
@@ -45,7 +47,7 @@ class PublishedFile:
         path: path of the file, including the output folder.
         footer: the footer.
         offsets: offsets of the input records in the file, from the footer.
-        holes: offsets without a source record that the footer names.
+        holes: holes that the footer names: offsets without a record at the source.
     """
 
     path: str
@@ -84,7 +86,7 @@ class PublishedFolder:
 
     @property
     def dataset_urn(self) -> str:
-        """Name of the dataset; empty if no file has it."""
+        """URN of the dataset; empty if no file or tombstone names it."""
         footers = (file.footer.dataset_urn for file in self.files)
         return next(footers, "") or next((stone.dataset_urn for stone in self.tombstones.values()), "")
 
@@ -107,8 +109,8 @@ class PublishedFolder:
 
 
 def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
-    """Return threads that read files of the datasets in parallel. Their number respects the limits of the file system,
-    and with `deep` (whole files in memory) the memory.
+    """Return a pool of threads that read files. Its size respects the limits of the file system and, with `deep` (whole
+    files in memory), the memory.
     """
     return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
 

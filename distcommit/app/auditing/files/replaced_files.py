@@ -32,7 +32,7 @@ from distcommit.stores.folders.tombstones import ReplacedRecords
 
 @dataclass(slots=True)
 class ReplacedFiles:
-    """The reprocessed and replaced records of a dataset, by its files.
+    """A dataset's files by the origin of their records, and its replaced records.
 
     Attributes:
         appended: files with records that were read from the source.
@@ -54,8 +54,8 @@ class ReplacedFiles:
     taken_epoch: int = 0
 
     def reprocessed_offsets(self) -> Mapping[str, OffsetSets]:
-        """Return by incarnation the reprocessed input records with a known outcome in each branch, the replaced
-        records, and the holes that superseded files named.
+        """Return by incarnation: offsets that were reprocessed and have a known outcome in each branch, replaced
+        offsets, and offsets that files up to the newest complete replacement cover or name as holes.
         """
         lost = self.lost_offsets(0)
         for incarnation, records in self.records_by_incarnation().items():  # these and the older files', in any order
@@ -85,7 +85,7 @@ class ReplacedFiles:
         return lost_offsets
 
     def with_undone(self, offsets: Mapping[str, OffsetSets]) -> dict[str, OffsetSets]:
-        """Return these offsets by incarnation, with those of undone merged files."""
+        """Return `offsets`, by incarnation, joined with the offsets of undone merged files."""
         joined = dict(offsets)
         for file in self.undone:
             name = file.footer.incarnation
@@ -164,14 +164,12 @@ def _unpublished_compactions(folder: PublishedFolder) -> list[str]:
 
 
 def _is_replacement_complete(folder: PublishedFolder, epoch: int) -> bool:
-    """Return whether the tombstone of a replacement and all files of its epoch are published."""
     existing_paths = {folder.below_output(path) for path in (*(file.path for file in folder.files), *folder.tombstones)}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch and stone.is_replacement]
     return bool(stones) and all(existing_paths.issuperset(stone.published) for stone in stones)
 
 
 def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: Iterable[PublishedFile]) -> bool:
-    """Return whether a superseded file is deleted, which proves that the epoch is done."""
     existing_paths = {folder.below_output(file.path) for file in folder.files}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch]
     if any(superseded.path not in existing_paths for stone in stones for superseded in stone.files):
@@ -184,7 +182,7 @@ def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: 
 
 
 def _undone_compactions(folder: PublishedFolder, epoch_files: Iterable[PublishedFile]) -> list[PublishedFile]:
-    """Return the merged files without a tombstone of which an older live file still has a record. A run deletes all
+    """Return the merged files that have no tombstone and share a record with an older live file. A run deletes all
     compacted files before the tombstone, so these compactions are not done, even if another compacted file is missing.
     """
     named = {(stone.epoch, stone.work_unit_id, stone.attempt) for stone in folder.tombstones.values()}

@@ -1,3 +1,3 @@
-"""Source offsets that files and ledgers account for: by epoch, by branch, and by two datasets at once. Must not change
-anything. Start reading at `branch_coverage`.
+"""Derives which source offsets are in files and ledgers: by epoch, by branch, and in two datasets at once. Must not
+change anything. Start reading at `branch_coverage`.
 """

@@ -31,7 +31,7 @@ class BranchCoverage:
         filtered: offsets that constructs filtered.
         replaced: offsets whose output a replacing publisher replaced.
         expired: offsets in files that `distcommit dataset expire` deleted.
-        duplicates: offsets that were published or rejected more than once, or both.
+        duplicates: offsets that were published or rejected more than once, or published and rejected.
         elsewhere: offsets that a flow without this branch read.
     """
 
@@ -82,7 +82,7 @@ class BranchCoverage:
 
 
 class Coverage:
-    """The coverage of all branches of a dataset."""
+    """The coverage of all branches of a dataset and incarnation."""
 
     def __init__(self) -> None:
         self._branches: dict[str, BranchCoverage] = {}
@@ -102,8 +102,8 @@ class Coverage:
                 self._branch(branch).reject(offsets)
 
     def add_rows(self, branch: str, covered: Covered, offsets: OffsetSets) -> None:
-        """Add an entry of a branch's ledger row, with the `offsets` of it that count. Raises CorruptError or
-        UnknownVersionError if the filtered records in the entry can't be read.
+        """Add the input records of an entry of a branch's ledger row. Only `offsets` count as published. Raises
+        CorruptError or UnknownVersionError if the filtered records in the entry can't be read.
         """
         self._note(covered.branches, offsets, covered.filtered)
         self._branch(branch).count_published_rows(offsets)

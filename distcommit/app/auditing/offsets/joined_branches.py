@@ -136,8 +136,8 @@ def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
 def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, store: JobStore) -> list[PublishedFile]:
     """Return the files of the newest epoch if its sequence is incomplete; otherwise an empty list.
 
-    The sequence is incomplete if no target has the epoch, and one of these applies: a branch lacks it, there is a gap
-    between older files and its own, or some of its files may be missing. Epochs up to `clean_epoch` are complete.
+    The sequence is incomplete if no target has the epoch, and one of these applies: a branch lacks records of it, there
+    is a gap before or in its offsets, or some of its files may be missing. Epochs up to `clean_epoch` are complete.
     """
     epoch = branches.newest_epoch
     newest = branches.of(epoch)
@@ -159,8 +159,8 @@ def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, 
 
 
 def continued(branches: Branches, state: DatasetState) -> tuple[Continuation, list[str]]:
-    """Return the state in which a record counts as published if any branch has it, and a description of the records
-    that other branches lack. These records are recorded as skipped.
+    """Return the read progress if a record counts as published once any branch has it, and descriptions of the records
+    that other branches lack. The progress records them as skipped.
     """
     after = Continuation(state)
     return after, _move(after, branches, state)

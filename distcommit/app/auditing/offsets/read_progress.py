@@ -29,7 +29,7 @@ class EpochFiles:
 
     Attributes:
         epoch: epoch that published the files.
-        incarnation: incarnation of the source that `covered` and `named` count in.
+        incarnation: incarnation of the source to which `covered` and `named` belong.
         covered: offsets that need not be read again.
         paths: paths of the files; empty if the offsets come from ledgers.
         skipped: ranges that the sequence of these files skips, if the store knows the sequence.
@@ -65,9 +65,7 @@ class _Reach:
                 self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
-        """Delete positions that are not offsets, such as the names of files that were read. They are outdated, and
-        footers do not contain newer ones.
-        """
+        """Delete positions that are not offsets, such as file names: footers do not contain newer ones."""
         self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
 
 
@@ -96,7 +94,7 @@ class Continuation:
 
     @property
     def watermark(self) -> Watermark | None:
-        """The position in the newest incarnation; None without positions: then no record is proven to be published."""
+        """The watermark in the newest incarnation; None if no record is proven to be published."""
         positions = self._reach.positions
         return Watermark(positions, self.incarnation) if positions or self.incarnation else None
 
@@ -146,7 +144,7 @@ class Continuation:
         )
 
     def _previous_run(self, before: DatasetState) -> PreviousRun | None:
-        """Return the work units of the newest run that the store knows: of the sealed sequence, if it is published."""
+        """Return the run of the sealed sequence if the sequence is published, otherwise the stored previous run."""
         sequence = before.sequence
         is_published = sequence is not None and sequence.epoch <= self.done_epoch
         return (sequence.run if sequence is not None and is_published else None) or before.previous_run
@@ -227,9 +225,9 @@ class Continuation:
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
         """Extend the known range by epochs that may be incomplete, up to the first gap.
 
-        Epochs that may lack files are skipped. So are offsets of an older epoch after the end of a newer epoch: the
-        newer run began at an earlier stored position, so it did not know them. A partition without a known position
-        begins at 0.
+        Epochs that may lack files are skipped, and offsets of an older epoch after the end of a newer epoch: the newer
+        run began at an earlier stored position, so it did not know them. A partition without a known position begins at
+        0.
         """
         offsets_by_incarnation: dict[str, OffsetSets] = {}
         for files in epochs:

@@ -42,7 +42,7 @@ class _Published:
 
 @dataclass(slots=True)
 class SharedPositions:
-    """A set of published offsets for each source partition, filled dataset by dataset.
+    """The published offsets of datasets by offset space. They are added dataset by dataset.
 
     Attributes:
         provenance: determines which datasets have the same offset space.
@@ -69,7 +69,7 @@ class SharedPositions:
         return count, (shared_range for each in overlaps for shared_range in _ranges(*each))
 
     def _overlapping(self, published: _Published) -> list[_Published]:
-        """Return published offsets of datasets added before that may have the same offset space."""
+        """Return earlier published offsets that may have the same offset space."""
         overlapping: dict[int, _Published] = {}
         for name in self._names(published):
             for other in self._by_name.get(name, ()):

@@ -1,4 +1,4 @@
-"""Predicts the effect of `dataset release` on each dataset that an operator must release. Changes nothing."""
+"""Predicts the effect of `dataset release` on each dataset that an operator must release."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def plan_release(
     closed: Mapping[str, str] = {},
     bucket_of: Callable[[str], int] = lambda _: -1,
 ) -> ReleasePlan:
-    """Return the effect of a release on each selected dataset, or why it would be refused. Changes nothing.
+    """Return the effect of a release on each selected dataset, or why it would be refused.
 
     Args:
-        dataset: the dataset to release. With None, each waiting dataset is selected. Of these, abandon and restart
-            change only those whose reason or state calls for it.
+        dataset: the dataset to release. None selects all with a status in `WAITING`; abandon and restart then change
+            only datasets whose reason or state calls for it.
         closed: why logs reject operator actions, by the log's name (`bucket 3`); from `closed_buckets`.
         bucket_of: returns the bucket of a dataset; needed with `closed`.
     """

@@ -1,4 +1,4 @@
-"""Predicts the effect of the next replay on each sealed sequence. Changes nothing."""
+"""Predicts the effect of the next replay on each sealed sequence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ReplayRow(msgspec.Struct, frozen=True):
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
-    """The effects of a replay now.
+    """The predicted effects of a replay.
 
     Attributes:
         job: name of the job.
@@ -66,11 +66,11 @@ class ReplayPlan(msgspec.Struct, frozen=True):
 
 
 def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping[str, str] = {}) -> ReplayPlan:
-    """Return the effects of a replay on the stored states and commit steps.
+    """Return the effect that a replay would have on each sealed sequence.
 
     Args:
         status: the job's status with all datasets.
-        unrecoverable: reasons by the names of buckets that the replay skips.
+        unrecoverable: why the replay would skip a bucket, by the name of the bucket (`bucket 3`).
     """
     unreadable = {**status.unreadable, **steps.unreadable, **unrecoverable}
     next_runs = {row.dataset: row.next_run for row in status.datasets}

@@ -1,4 +1,4 @@
-"""Checks whether a run could begin and recover each bucket, and whether an operator command could. Writes nothing."""
+"""Checks whether a run could begin, and which buckets reject it or an operator action."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def open_runnable_store(folders: JobFolders) -> JobStore:
 
 
 def require_runnable(store: JobStore) -> None:
-    """Raise the error with which a run would refuse to begin on this store. Live runs are not considered.
+    """Raise the error with which a run would refuse to begin on this store. A live run is not an error.
 
     Raises:
-        ConflictError: if a move to another number of buckets is unfinished.
+        ConflictError: if the number of buckets has changed, or a move to another number is unfinished.
         StaleStoreError: if one of store, output and staging was restored from an older copy.
         ConfigurationError: if staging or output belong to another job.
         CorruptError: if the job log can't be read.

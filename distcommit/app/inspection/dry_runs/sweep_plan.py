@@ -33,10 +33,10 @@ class SweepResult(msgspec.Struct, frozen=True):
     Attributes:
         job: name of the job.
         counts: number of files by kind, such as `staged files`; kinds without a file are missing.
-        files: first thousand paths.
-        files_count: number of all files.
-        at_targets: aborted attempts whose data at a sink's target the sink is asked to delete.
-        unreadable: errors by the name of a file or folder that can't be read; it is not deleted.
+        files: first thousand paths of files to delete.
+        files_count: number of all files to delete.
+        at_targets: number of attempts without a commit whose data at a target the sink is asked to delete.
+        unreadable: error of each log, folder or dataset whose files can't be read or deleted, by its name.
     """
 
     job: str

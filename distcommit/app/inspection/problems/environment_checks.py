@@ -1,4 +1,4 @@
-"""Checks the environment of a store: folders, lost steps of quarantined datasets, and stalled runs. Changes nothing."""
+"""Checks the environment of a store: folders, lost steps of quarantined datasets, and stalled runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from distcommit.stores.state.job_store import JobStore
 
 _Answer = TypeVar("_Answer")
 NAMED = 20
-"""The most problems of a kind that are reported one by one. Of datasets with the same reason only one is checked."""
+"""The most problems of a kind that are reported one by one."""
 _ROOM_BYTES = 1 << 20
 
 
@@ -32,8 +32,8 @@ class EnvironmentFindings(NamedTuple):
     """The findings of the environment checks, with the time of the check and the settings that explain problems."""
 
     lost_steps: Mapping[str, StepRow] = {}
-    """The first LOST step by quarantined dataset. Of datasets with the same reason only one is checked, of at most
-    `NAMED` groups.
+    """The first LOST step of a quarantined dataset, by dataset URN. Of the datasets with the same reason only one is
+    checked, for at most `NAMED` reasons.
     """
     unwritable_folders: Sequence[str] = ()
     """Descriptions of folders that can't be written, with the cause."""
@@ -62,7 +62,7 @@ class EnvironmentFindings(NamedTuple):
 def check_environment(
     folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int
 ) -> EnvironmentFindings:
-    """Return the present state of folders, lost steps and live runs."""
+    """Return the findings of all checks. A check that meets an unreadable log finds nothing."""
     older = _answer(older_output, store, "")
     elsewhere = not older and _answer(is_other_staging, store, False)
     folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
@@ -105,9 +105,7 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
 
 
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
-    """Yield the faults of local folders: their file system is full or read-only, or the user who owns the store lacks
-    permission to write.
-    """
+    """Yield the faults of local folders. Missing permissions count only for the owner of the store."""
     roots, full = store.roots, set[int]()
     is_store_local = file_system_at(store.fs, roots.store).scheme == "file"
     for name in names:

@@ -39,7 +39,7 @@ _CLOCK_MS = 60_000
 """Smaller differences between clocks, in milliseconds, are not reported."""
 _NOTHING = EnvironmentFindings()
 _NOT_RETRIED = frozenset({"STORED_POSITION_FOREIGN"})
-"""Ids of errors of datasets that every further run meets again. The catalogue has the command that solves them."""
+"""Ids of errors that another run cannot solve. The catalogue has the command that does."""
 
 
 def find_problems(
@@ -200,8 +200,8 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command recommended by the source, or by the catalogue for errors that a retry cannot
-    solve. If an operator has changed the dataset since the run, the problem keeps its command.
+    """Return the problem with the command that the source or the error catalogue recommends, unless an operator has
+    changed the dataset since the run.
     """
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     remedy = reason.remedy or _catalogued(reason)
@@ -223,7 +223,7 @@ def _catalogued(reason: Reason) -> Sequence[str]:
 
 
 def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:
-    """Report sealed commits that are not closed. While a run is alive, this is not a problem."""
+    """Report sealed commits that are not closed, unless a run is alive."""
     pending = [row for row in result.datasets if row.status == "pending"]
     if alive or not pending:
         return
@@ -247,7 +247,6 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
 
 
 def _not_read(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
-    """Report datasets that could not be read, as one problem for each kind of failure."""
     groups: dict[str, list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status == "idle" and row.reason:
@@ -297,10 +296,8 @@ def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[P
 def _of_runs(
     result: StatusResult, runs: RunsResult, command: Command, needed: str, *, alive: bool
 ) -> Iterator[Problem]:
-    """Report failed runs and unreadable run records.
-
-    Args:
-        needed: command that must succeed before the next run can; `distcommit run` if there is none.
+    """Report failed runs and unreadable run records. `needed` is the command that must precede the next run, or that
+    starts it.
     """
     newest = max((row.epoch for row in runs.runs), default=0)
     if newest and result.is_unfinished and result.epoch > newest and not alive:

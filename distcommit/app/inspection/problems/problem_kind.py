@@ -69,7 +69,7 @@ class ProblemKind:
         finding: template of the observed facts.
         cause: why the problem occurs.
         impact: effect on the job and its readers.
-        action: the remedy, unless a quoted reason has its own.
+        action: the remedy, unless a quoted reason has a remedy.
         command: template of the command, without the job file.
         more: template of the finding that counts the datasets beyond those that are reported one by one.
         more_command: template of the command for `more`, without the job file.

@@ -1,10 +1,11 @@
 """Detects live runs that make no progress.
 
-A run creates names in folders of its store: progress, plans, segments, tables. While its driver is alive, it renews its
-lease. The newest name is compared with the newest renewal. Both times come from the store's file system, so clocks of
-machines do not matter. If the file system reports no times of folders (S3), no stall is detected.
+A run creates files in folders of the store: progress, plans, segments, tables. While the driver is alive, it renews the
+lease of the job lock. If the newest renewal is much later than the newest file, the run is stalled. Both times come
+from the store's file system, so clocks of machines do not matter. If the file system reports no times of folders (S3),
+no stall is detected.
 
-A run without an epoch has only its lease. The renewal is compared with the start time in the run's id, both by the
+For a run without an epoch, the newest renewal is compared with the start time in the run's id. Both times come from the
 clock of the driver's machine.
 """
 
@@ -36,11 +37,10 @@ STALLED_S = 900
 
 
 def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
-    """Return the seconds since the last progress by the id of each stalled run; for a run without an epoch, the seconds
-    since its start.
+    """Return the seconds without progress by the id of each stalled run.
 
-    A run counts as stalled after `STALLED_S`. A run with an epoch must also have exceeded the median duration of the
-    recorded runs.
+    A run is stalled after `STALLED_S`. A run with an epoch must also have made no progress for the median duration of
+    the recorded runs.
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STALLED_S, median(took_s) if took_s else 0)
@@ -56,7 +56,7 @@ def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
 
 
 def _waits_s(holder: LockRecord) -> float:
-    """Return the seconds since the run's start; 0 if it is not stalled, or its id has no time."""
+    """Return the seconds from the run's start to its last renewal; 0 if it is not stalled, or its id has no time."""
     try:
         began = datetime.strptime(holder.run_id[: len("20260101T000000")], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
@@ -78,7 +78,7 @@ def _stalled_s(store: JobStore, row: RunRow, least_s: float) -> float:
 
 
 def _signs(store: JobStore, row: RunRow) -> Iterator[int]:
-    """Yield the times of the run's newest names in nanoseconds, beginning with the folders that change most often."""
+    """Yield the times of the run's newest files in nanoseconds, beginning with the folders that change most often."""
     fs, root, run = store.fs, store.roots.store, run_name(row.run_id)
     for folder in (PROGRESS, RUN_TABLES, TASK_STATES, PLANS):
         yield _changed_ns(fs, f"{root}/{folder}/{run}")

@@ -80,7 +80,7 @@ def spread_of(values_ms: Iterable[int]) -> Spread | None:
 
 
 def percentile(ordered: Sequence[int], share: int) -> int:
-    """Return the nearest-rank percentile."""
+    """Return the nearest-rank percentile of ascending values."""
     return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
 
 

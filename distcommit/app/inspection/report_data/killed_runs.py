@@ -17,9 +17,9 @@ class KilledRun(msgspec.Struct, frozen=True):
     next_epoch: int
     """Epoch of the first run that began after the killed run; 0 if none has begun."""
     open_commits: dict[NextRun, int]
-    """Datasets whose sealed commit the killed run did not publish, counted by the effect of the next run."""
+    """Number of datasets whose sealed commit the killed run did not publish, by the effect of the next run."""
     waiting: int
-    """Datasets with a sealed commit of the killed run that an operator must release."""
+    """Number of datasets with a sealed commit of the killed run that an operator must release."""
     command: str
     """The command that starts the next run."""
 

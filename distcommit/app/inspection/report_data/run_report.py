@@ -24,7 +24,7 @@ from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore
 
 MOST_DATASETS, MOST_TIMELINES, SLOWEST = 5000, 64, 10
-"""The most datasets, task time lines and slow steps in a report; further ones are counted."""
+"""The most datasets, task timelines and slow entries in a report. Omitted datasets and timelines are counted."""
 
 
 class Slow(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Slow(msgspec.Struct, frozen=True):
     Attributes:
         subject: dataset URN.
         ms: duration in milliseconds.
-        count: records in the dataset or work unit.
+        count: number of records in the dataset or work unit.
         part: id of the work unit; empty for a whole dataset.
     """
 
@@ -58,7 +58,7 @@ class ReportedDataset(msgspec.Struct, frozen=True):
         read_ms: duration of all attempts together, in milliseconds.
         commit_ms: milliseconds from seal to publication; None if unknown.
         visible_ms: milliseconds from the end of the last work unit to publication; None if unknown.
-        requests: file system requests; 0 if unknown.
+        requests: number of file system requests; 0 if unknown.
         lag_records: unread records at the source now; None if unknown or not requested.
         lag_seconds: age of the first unread record in seconds; None if unknown or not requested.
         kind: kind of the failure that `reason` describes; empty without a failure.
@@ -97,20 +97,20 @@ class RunReport(msgspec.Struct, frozen=True):
         record: end record; None if it is missing or unreadable.
         began_ms: left end of the time axis, in milliseconds since 1970.
         ended_ms: right end of the time axis, in milliseconds since 1970.
-        task_timelines: busiest tasks.
+        task_timelines: timelines of the busiest tasks.
         task_timelines_omitted: number of tasks that are not in `task_timelines`.
         visible: times from the end of a dataset's last work unit to its publication; None if unknown.
         waited: times from the start of a dataset's first work unit to its publication; None if unknown.
-        slowest_reads: attempts with the longest time to read a work unit.
+        slowest_reads: attempts at work units with the longest duration.
         slowest_commits: datasets with the longest time from seal to publication.
-        slowest_visible: datasets with the longest time from the end of their last work unit to publication.
-        skew: largest value of each kind beside the median.
+        slowest_visible: datasets with the longest times of `visible`.
+        skew: largest value beside the median, for each measure that has two values or more.
         outcomes: number of datasets by outcome.
         bytes_read: payload bytes read in all attempts.
         rejected: records rejected to error branches in all attempts.
-        requests: file system requests of all tasks.
-        requests_unattributed: requests that served several datasets at once; included in `requests`.
-        datasets: datasets that were not published first, then the largest.
+        requests: number of file system requests of all tasks.
+        requests_unattributed: number of requests that served several datasets at once; included in `requests`.
+        datasets: datasets with a failure, then the others; in both groups, datasets with the most bytes read first.
         datasets_omitted: number of datasets that are not in `datasets`.
         missing_datasets_reason: why `datasets` is empty or incomplete; empty if it is complete.
         missing_times_reason: why task times are missing; empty if they are not.
@@ -156,7 +156,7 @@ class RunReport(msgspec.Struct, frozen=True):
 def make_report(
     store: JobStore, epoch: int, clock: Clock, ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None
 ) -> RunReport:
-    """Return the report of the run of an epoch. Changes nothing.
+    """Return the report of the run of an epoch.
 
     Args:
         ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
@@ -210,7 +210,7 @@ def make_report(
 
 
 def add_job_status(report: RunReport, store: JobStore, status: StatusResult, command: str) -> RunReport:
-    """Return the report with the job's problems if it is of the newest run, and with the open work of a killed run.
+    """Return the report with the job's problems if its run is the newest, and the open work if its driver died.
 
     Args:
         status: the job's status; idle datasets may be missing.
@@ -222,9 +222,9 @@ def add_job_status(report: RunReport, store: JobStore, status: StatusResult, com
 
 
 class _Moments:
-    """The times at which a run's own tasks read, sealed and published datasets, without replays of older runs.
+    """The times at which a run's tasks read, sealed and published datasets, without replays of older runs.
 
-    `requests` counts file system requests by dataset; the empty name counts those for several datasets at once.
+    `requests` counts file system requests by dataset; "" stands for several datasets at once.
     """
 
     def __init__(self, attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> None:
@@ -262,7 +262,7 @@ class _Moments:
         return [ms for ms in waits if ms is not None]
 
     def _until_published(self, urn: str, since: Mapping[str, int]) -> int | None:
-        """Return the time until publication in milliseconds, at least 0: the clocks of two machines may differ."""
+        """Return the milliseconds until publication, never negative, although clocks may differ."""
         if urn not in self._published or urn not in since:
             return None
         return max(0, self._published[urn] - since[urn])

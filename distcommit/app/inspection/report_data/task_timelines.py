@@ -11,12 +11,12 @@ from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
 
 
 class TaskTimeline(msgspec.Struct, frozen=True):
-    """An attempt at a task.
+    """The recorded times and counts of an attempt at a task.
 
     Attributes:
         phase: phase of the run; empty if the attempt died or is still alive: then only its reads are known.
         task: number of the task in its phase; -1 if `phase` is empty.
-        host: host name of the executor; empty if `phase` is.
+        host: host name of the executor; empty if `phase` is empty.
         daemon_pid: process id from which the Python worker was forked, one per executor; 0 if unknown.
         began_ms: start in milliseconds since 1970; 0 if unknown.
         ended_ms: end, or end of the last read if the attempt has no end, in milliseconds since 1970; 0 if unknown.
@@ -43,12 +43,12 @@ class TaskTimeline(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The phase and the number of the task."""
+        """The phase and the number of the task; `not ended` if `phase` is empty."""
         return f"{self.phase} {self.task}" if self.phase else "not ended"
 
     @property
     def executor(self) -> str:
-        """Host, and the process id from which all Python workers of the executor were forked."""
+        """The host and `daemon_pid`, which identify the executor; empty if `phase` is empty."""
         return f"{self.host} {self.daemon_pid}" if self.phase else ""
 
     @property
