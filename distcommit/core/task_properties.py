@@ -1,4 +1,4 @@
-"""Properties that the parts of a task record in their task state: by extractions, converters, checkers and writers.
+"""Properties that extractions, converters, checkers and writers record in the task state.
 
 They are data for the next plan: a source sees them with the results of the previous run's work units
 (`core.records.previous_run`). So their number and size are limited.
@@ -40,7 +40,7 @@ class RecordsProperties:
 
 
 def with_properties(before: TaskProperties, part: str, properties: Mapping[str, Any]) -> TaskProperties:
-    """Return the properties of a work unit with those of another part, checked.
+    """Check the properties of a part, and return those of the work unit with them.
 
     Raises:
         ConfigurationError: if a property cannot be stored, or a limit is exceeded.
