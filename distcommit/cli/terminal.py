@@ -219,7 +219,6 @@ def _as_json(result: msgspec.Struct) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return a copy of a value with the control characters of all texts escaped."""
     match value:
         case str():
             return printable(value)

@@ -51,7 +51,7 @@ class CommitGroups:
         """Return the bucket that holds the dataset's state, 0 <= bucket < buckets.
 
         Raises:
-            ConfigurationError: if the sink returns no valid group, or returns different groups for the same dataset.
+            ConfigurationError: as `group_of`.
         """
         return bucket_of(self.group_of(urn), buckets)
 

@@ -57,7 +57,7 @@ def is_record(text: str, subject: str) -> bool:
 
 
 def _class_name(text: str) -> str:
-    """Return the name of the error's class; empty if the text does not begin with an id or a class name."""
+    """Return the name of the error's class; empty if the text does not begin with an error."""
     match = _KIND.match(text)
     if match is None:
         return ""
