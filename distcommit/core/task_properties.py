@@ -21,9 +21,9 @@ TaskProperties = dict[str, dict[str, PropertyValue]]
 MOST_PROPERTIES = 50
 """Maximum number of properties of a work unit."""
 MOST_KEY_BYTES = 100
-"""Maximum length of a property's key."""
+"""Maximum bytes of a property's key."""
 MOST_TOTAL_BYTES = 4096
-"""Maximum size of all properties of a work unit, as JSON."""
+"""Maximum bytes of all properties of a work unit, as JSON."""
 
 
 class RecordsProperties:
