@@ -33,7 +33,7 @@ class CustomClass(SettingsModel):
 
     Attributes:
         class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
-        options: its keyword arguments. Values may be `${file:PATH}`.
+        options: keyword arguments of the class. Values may be `${file:PATH}`.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
@@ -203,8 +203,7 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
 
 
 def _typed(result: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options to the types of the class's parameters, if these are known. Raises TypeError if an option can't
-    be converted."""
+    """Convert options to the types of the class's parameters, if these are known; raises TypeError."""
     try:
         hints = get_type_hints(result.__init__)
     except (NameError, TypeError, AttributeError):  # such as names that are imported for type checkers only

@@ -23,8 +23,8 @@ _NO_READER = frozenset({errno.EPIPE, errno.EIO})
 class _OutputStream:
     """A text stream that discards all output once its reader, such as `head` or a terminal, has ended.
 
-    Any other failure, such as a full disk, is raised once as the error of a storage; later output is discarded. stderr
-    never raises. Other attributes are those of the wrapped stream.
+    Any other failure, such as a full disk, is raised once as a storage error, but never for stderr; later output is
+    discarded. Other attributes are those of the wrapped stream.
     """
 
     def __init__(self, stream: IO[str], name: str) -> None:

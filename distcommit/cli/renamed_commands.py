@@ -1,4 +1,4 @@
-"""Former names of commands and options. Using one is an error that names the new name."""
+"""Former names of commands and options. Their use is an error that states the new name."""
 
 from __future__ import annotations
 

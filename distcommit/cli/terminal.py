@@ -58,8 +58,8 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Run a command. An error ends the process with its exit code. It is printed on stderr, with `as_json` also as
-        a document on stdout.
+        """Run a command. An error is printed on stderr, with `as_json` also as a document on stdout, and ends the
+        process with the error's exit code.
 
         SIGTERM and SIGHUP end the command like Ctrl-C. `lasts`: the command runs for days, so stderr is not buffered.
         """
@@ -78,8 +78,8 @@ class Terminal:
             sys.exit(code)
 
     def watched(self, look: Callable[[], Result], *, every_s: float) -> Iterator[Result]:
-        """Yield results of `look`: one, or with `every_s` one every so many seconds. A terminal is cleared before
-        each.
+        """Yield one result of `look`; if `every_s` is not 0, yield one every `every_s` seconds. A terminal is cleared
+        before each result.
         """
         while True:
             result = look()
@@ -219,7 +219,6 @@ def _as_json(result: msgspec.Struct) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Return a copy of a value with the control characters of all texts escaped."""
     match value:
         case str():
             return printable(value)

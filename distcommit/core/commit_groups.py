@@ -15,7 +15,7 @@ MAX_GROUP_BYTES = 1024
 class CommitGroups:
     """The job's rule that assigns datasets to commit groups and buckets.
 
-    The rule depends only on the sink, so that all processes with the same sink compute the same buckets.
+    The rule depends only on the sink, so that all processes compute the same buckets.
 
     Attributes:
         sink: the job's sink; None puts each dataset into a group of its own.
@@ -51,15 +51,15 @@ class CommitGroups:
         """Return the bucket that holds the dataset's state, 0 <= bucket < buckets.
 
         Raises:
-            ConfigurationError: if the sink returns no valid group, or returns different groups for the same dataset.
+            ConfigurationError: as `group_of`.
         """
         return bucket_of(self.group_of(urn), buckets)
 
     def planning_bucket(self, urn: str, buckets: int) -> int:
-        """Return the bucket whose owner plans the dataset. This is the dataset's own bucket (`bucket_of`).
+        """Return the bucket whose owner plans the dataset: the dataset's own bucket (`bucket_of`).
 
-        A dataset without a valid commit group has no bucket of its own. Its planning bucket is then computed from its
-        URN, so that exactly one owner reports the problem.
+        If the dataset has no valid commit group, the bucket is computed from its URN, so that exactly one owner reports
+        the problem.
         """
         try:
             return self.bucket_of(urn, buckets)

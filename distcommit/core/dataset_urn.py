@@ -1,7 +1,7 @@
 """Dataset URNs: validity and folder name.
 
 A URN is any non-empty text. All results are functions of the text alone, so that every process of every version
-computes the same.
+computes the same name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The error tree, grouped by the caller's next action.
 
-Every message states the failure with its ids, the expected state, the actual state and a remedy. Every error pickles,
-because Spark carries errors between processes.
+Every message states the failure with its ids, the expected state, the actual state and a remedy. Every error can be
+pickled, because Spark carries errors between processes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class DistcommitError(Exception):
 
     @classmethod
     def rebuilt(cls, failure: str, fields: dict[str, str]) -> Self:
-        """Recreate the error from its parts, as pickle does. Subclasses may have another constructor."""
+        """Recreate the error from its parts without the constructor of a subclass. Pickle uses this too."""
         error = cls.__new__(cls)
         DistcommitError.__init__(error, failure, **fields)
         return error
@@ -101,8 +101,8 @@ _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Escape characters that would control a terminal, forge a log line or reorder the text. Line breaks and tabs stay
-    with `lines`.
+    """Escape characters that would control a terminal, forge a log line or reorder the text. If `lines` is true, line
+    breaks and tabs stay.
     """
     return _UNPRINTABLE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _escape(match[0]), f"{text}")
 
@@ -117,7 +117,7 @@ def _escape(character: str) -> str:
 
 
 def plain_text(text: object, limit: int = 2000) -> str:
-    """Return a text of any object that can be stored: valid UTF-8, `shortened` to `limit` characters."""
+    """Return a storable text of any object: valid UTF-8, `shortened` to `limit` characters."""
     try:
         converted = str(text)
     except Exception:  # noqa: BLE001 - a custom class
@@ -128,8 +128,8 @@ def plain_text(text: object, limit: int = 2000) -> str:
 def shortened(text: str, limit: int) -> str:
     """Cut the cause in the text of an error, so that the text has at most `limit` characters.
 
-    The remedy stays whole, and the text becomes longer than `limit` if the remedy is. A remedy of more than 2,000
-    characters is that of another program, and is cut.
+    The remedy stays whole, so a long remedy makes the text longer than `limit`. A remedy of more than 2,000 characters
+    comes from another program and is cut.
     """
     _, mark, todo = text.rpartition(_TO_DO)
     if len(text) <= limit or not mark or len(todo) > _LONGEST_REMEDY:
@@ -140,7 +140,7 @@ def shortened(text: str, limit: int) -> str:
 def shortened_cause(text: str, limit: int) -> str:
     """Put the text of an error on one line, with its cause cut to `limit` characters and its remedy whole.
 
-    What precedes the actual state is cut first, but not below a third of `limit`.
+    The part before the actual state is cut first, but not below a third of `limit`.
     """
     text = " ".join(text.split())
     cause, mark, todo = text.rpartition(_TO_DO) if _TO_DO in text else (text, "", "")
@@ -181,8 +181,7 @@ def reason_text(text: object, limit: int = 2000) -> str:
 def _without_remedy(actual: str, todo: str) -> tuple[str, str]:
     """Split a remedy off an actual state that quotes another error. Return the shortened state and the remedy to print.
 
-    The error's own remedy (`todo`) takes precedence over the quoted one. If the state quotes no error or several
-    errors, both values are returned unchanged.
+    `todo` takes precedence over the quoted remedy. If the state quotes no error or several, both values stay unchanged.
     """
     if actual.count(_TO_DO) != 1 or not _QUOTED.match(actual):
         return actual, todo
@@ -324,7 +323,7 @@ class CorruptError(DistcommitError):
 
 
 class StaleStoreError(CorruptError):
-    """Store and output do not belong together: one is older, or belongs to another. No run begins."""
+    """The store does not match its folders or logs: one is older, or belongs to another store. No run begins."""
 
     id = "STORE_OUTPUT_MISMATCH"
 
@@ -364,14 +363,14 @@ class SourceUnavailableError(TransientError):
 
 
 class SinkUnavailableError(TransientError):
-    """The job's sink is unusable, or is another sink. Commits stay pending, and no failed attempt is counted."""
+    """The sink is unusable, or not that of a stored commit. Commits stay pending, and no failed attempt is counted."""
 
     id = "SINK_UNAVAILABLE"
 
 
 class WorkerDiedError(DistcommitError):
-    """A work unit killed the worker although the task read no other work unit. The dataset of the work unit was not
-    read; other datasets are published.
+    """A worker died twice while it read a work unit, the second time without any other. Its dataset was not read; other
+    datasets are published.
     """
 
     id = "WORK_UNIT_KILLS_WORKER"

@@ -1,7 +1,7 @@
 """Redaction of secret setting values in texts.
 
 Errors of clients, drivers and custom classes may quote a setting's value. Every error text that is stored or shown
-passes `redacted`. The driver registers a value where it is read (the job file, a secret's file); an executor gets the
+passes `redacted`. The driver registers each value when it reads the job file or a secret's file. Executors receive the
 values with the task flow. Once a process has a value, its log records are redacted at creation, so that no handler
 prints the value. Values of fewer than six characters are not redacted, because they may occur in a text by chance.
 """
@@ -24,7 +24,7 @@ _values: set[str] = set()
 
 
 class Redaction:
-    """The values to redact, installed in every process that unpickles this."""
+    """The values to redact. A process that unpickles this object redacts them from then on."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)

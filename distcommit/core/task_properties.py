@@ -1,4 +1,4 @@
-"""Properties that the parts of a task record in their task state: by extractions, converters, checkers and writers.
+"""Properties that extractions, converters, checkers and writers record in the task state.
 
 They are data for the next plan: a source sees them with the results of the previous run's work units
 (`core.records.previous_run`). So their number and size are limited.
@@ -21,9 +21,9 @@ TaskProperties = dict[str, dict[str, PropertyValue]]
 MOST_PROPERTIES = 50
 """Maximum number of properties of a work unit."""
 MOST_KEY_BYTES = 100
-"""Maximum length of a property's key."""
+"""Maximum bytes of a property's key."""
 MOST_TOTAL_BYTES = 4096
-"""Maximum size of all properties of a work unit, as JSON."""
+"""Maximum bytes of all properties of a work unit, as JSON."""
 
 
 class RecordsProperties:
@@ -40,7 +40,7 @@ class RecordsProperties:
 
 
 def with_properties(before: TaskProperties, part: str, properties: Mapping[str, Any]) -> TaskProperties:
-    """Return the properties of a work unit with those of another part, checked.
+    """Check the properties of a part, and return those of the work unit with them.
 
     Raises:
         ConfigurationError: if a property cannot be stored, or a limit is exceeded.

@@ -23,8 +23,9 @@ class Watermark(Struct, frozen=True, array_like=True):
     """The end, exclusive, of what was read of a dataset: the first unread position of each source partition.
 
     Attributes:
-        positions: by source partition, any ordered JSON scalar or a list of scalars: Kafka offsets, ISO timestamps, log
-            sequence numbers, a time and a name. A dataset without partitions uses the single partition `""`.
+        positions: the first unread position by source partition, an ordered JSON scalar or a list of scalars: Kafka
+            offsets, ISO timestamps, log sequence numbers, a time and a name. A dataset without partitions uses the
+            single partition `""`.
         incarnation: the id of the object that the positions count in (a Kafka topic id). Positions of different
             incarnations are not comparable.
     """

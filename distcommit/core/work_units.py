@@ -131,11 +131,11 @@ class WorkUnit(Struct, frozen=True):
         work_unit_id: the id from the plan, unique in the run.
         dataset_urn: the dataset.
         low: the first position to read of each partition.
-        expected_high: the end, exclusive. If the source cannot know a partition's end before reading, it has no
-            position of that partition. An attempt may then end anywhere from `low` on, and no later range of that
-            partition may be planned in the same run.
+        expected_high: the end, exclusive. It has no position for a partition whose end the source cannot know before
+            reading. An attempt may then end anywhere from `low` on, and no later range of that partition may be planned
+            in the same run.
         size: the planner's estimate of the work, in the source's unit (records, for Kafka).
-        properties: data of the source for its extractor and for converters, and of the engine.
+        properties: data that the source passes to its extractor and to converters, and data of the engine.
     """
 
     work_unit_id: str
@@ -146,7 +146,7 @@ class WorkUnit(Struct, frozen=True):
     properties: dict[str, str] = {}
 
     def can_end_at(self, actual: Watermark) -> bool:
-        """Return whether an attempt may end at `actual`: in exactly the unit's partitions, from `low` to
+        """Return whether an attempt may end at `actual`: in exactly the unit's partitions, each between `low` and
         `expected_high`."""
         own = actual.positions.keys() == self.low.positions.keys()
         bounded = {p: position for p, position in actual.positions.items() if p in self.expected_high.positions}
@@ -237,7 +237,7 @@ class ConstructCounts(Struct, frozen=True, array_like=True):
     Attributes:
         branch: the branch that the construct belongs to; empty before a fork.
         construct: the construct's name.
-        records_in: records that it was given.
+        records_in: records that the construct received.
         records_out: records that it produced.
         rejected: records of `records_in` that it rejected.
         filtered: records of `records_in` that it filtered.

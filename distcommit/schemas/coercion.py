@@ -11,7 +11,7 @@ from distcommit.schemas.storable_types import is_text
 
 
 class SchemaCoercion:
-    """Converter of batches with one schema to the columns of a table. Columns of text and booleans keep their Arrow
+    """The coercion of batches of one schema to the columns of a table. Columns of text and booleans keep their Arrow
     type.
 
     Args:

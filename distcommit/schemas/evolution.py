@@ -29,7 +29,7 @@ _UNITS = ("s", "ms", "us", "ns")
 _EXACT_BITS = 32
 """Largest number of bits of an integer type whose values are all exact in float64."""
 _FAMILIES = (_of.is_floating, _of.is_decimal, _of.is_time, _of.is_duration, _of.is_timestamp)
-"""Tests of types that may be wider than each other: a wider one has all values of a narrower one."""
+"""Tests of type families. Of two types of one family, the wider one has all values of the narrower one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ class EvolutionPolicy(SettingsModel):
 
 @dataclass(slots=True)
 class DatasetSchemas:
-    """The Arrow schemas of one dataset's records. Each is the common schema of all earlier records. Not picklable.
+    """The Arrow schemas of one dataset's records. Not picklable. Each is the common schema of all earlier records; the
+    schema of accepted incompatible records replaces it.
 
     Attributes:
         policy: the policy for records of another schema.
@@ -75,13 +76,12 @@ class DatasetSchemas:
 
     @property
     def pinned(self) -> pa.Schema | None:
-        """The schema that records are converted to; None before the first record, and with other policies than
-        `pin`.
-        """
+        """The schema that records are converted to; None before the first record, and if the policy is not `pin`."""
         return self.history.newest if self.policy.evolution == "pin" else None
 
     def admit(self, schema: pa.Schema) -> str:
-        """Return why records of a schema are rejected; empty if they are accepted, and the schema is then stored.
+        """Return why records of a schema are rejected; empty if they are accepted. The history then includes their
+        schema, with `pin` only the first one.
 
         Raises:
             RecordError: if the policy fails the work unit.
@@ -112,7 +112,7 @@ class DatasetSchemas:
 
 
 def other_schema_error(failure: str, expected: str, found: str, setting: str, **ids: object) -> RecordError:
-    """Return the error of a policy that fails the work unit. `setting` is the change that accepts the records."""
+    """Return the error of a policy that fails the work unit. `setting` is the remedy that accepts the records."""
     todo = f"check the change in the producer; to accept it, {setting}"
     return RecordError(failure, id="RECORD_SCHEMA_INCOMPATIBLE", expected=expected, found=found, todo=todo, **ids)
 

@@ -31,8 +31,8 @@ def infer_fields(values: pa.Array) -> dict[str, Any]:
 def infer_names(values: pa.Array) -> dict[str, Any]:
     """Return the types of all names in the objects among the values, which are bytes, text or null.
 
-    A name whose values are all null has None for its type, one with only empty lists `[None]`, and one with only empty
-    objects `{}`. `typed_fields` leaves such names out.
+    The type is None if all values of a name are null, `[None]` if they are empty lists, and `{}` if they are empty
+    objects. `typed_fields` leaves such names out.
     """
     names: Any = {}
     for value in values.to_pylist():
@@ -46,7 +46,7 @@ def infer_names(values: pa.Array) -> dict[str, Any]:
 
 
 def typed_fields(names: Fields) -> dict[str, Any]:
-    """Return the fields without names that have no type."""
+    """Return the fields, without names that have no type."""
     return _typed(names) or {}
 
 

@@ -17,8 +17,8 @@ UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
 class Columns:
     """The columns of records, as far as they are known before the first record.
 
-    They are all known if the records have a schema. After a converter whose output depends on the records, only some
-    names and types are known, or none.
+    If the records have a schema, all columns are known. After a converter whose output depends on the records, only
+    some names and types are known, or none.
 
     Attributes:
         fields: the columns that exist; an unknown type is `UNKNOWN`.
@@ -43,7 +43,7 @@ class Columns:
         return name in self.fields.names or (self.may_have_others and name not in self.dropped)
 
     def with_fields(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
-        """Return columns with these fields instead.
+        """Return columns with these fields in place of the present ones.
 
         Args:
             without: names that no further column can have.
@@ -151,7 +151,7 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
 
 def with_column_type(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
     """Return the columns with another type for the column `name`, which is added if it is not known. If `nullable` is
-    None, its nullability does not change.
+    None, the column's nullability does not change.
     """
     index = columns.fields.get_field_index(name)
     if index < 0:

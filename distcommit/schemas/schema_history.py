@@ -22,8 +22,9 @@ def is_registry_id(stored: Mapping[str, Any]) -> bool:
 class SchemaHistory(Generic[SchemaT]):
     """The schemas of one dataset and converter. Not picklable.
 
-    A schema is stored before a record with it is accepted, so that all tasks of the run find it. The newest schema
-    contains the earlier ones. If two tasks store a schema at the same time, the second uses the schema of the first.
+    A schema is stored before a record with it is accepted, so that all tasks of the run find it. If the schemas are
+    columns and not ids, the newest one contains the earlier ones, unless incompatible records were accepted. If two
+    tasks store a schema at the same time, the second uses the schema of the first.
 
     Attributes:
         decode: returns a schema from its stored form.
@@ -66,8 +67,7 @@ class SchemaHistory(Generic[SchemaT]):
         return self.newest
 
     def extend(self, evolution: Evolution, merge: Callable[[SchemaT | None], SchemaT | None]) -> None:
-        """Store merged schemas until the newest one contains the new schema. With `pin`, only the first schema is
-        stored.
+        """Store merged schemas until `merge` returns nothing new. With `pin`, only the first schema is stored.
 
         Args:
             merge: returns the newest schema merged with the new one; None if nothing must be stored.

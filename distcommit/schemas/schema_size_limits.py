@@ -57,7 +57,7 @@ class Expansion:
     columns: int = 0
     """Columns so far, including nested ones."""
     depth: int = 0
-    """Present depth."""
+    """Present depth of nesting."""
     max_columns: int = MAX_COLUMNS
     """Largest number of columns, including nested ones."""
     max_levels: int = MAX_NESTING

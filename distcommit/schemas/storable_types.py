@@ -33,9 +33,9 @@ class TypeTable:
     A struct, list or map is stored with the stored types of its contents, a dictionary as its values.
 
     Attributes:
-        replaced: the stored type of a type that is stored as another.
+        replaced: the stored types, by type, of types that are stored as another type.
         unchanged: tests of types that are stored unchanged.
-        derived: functions that compute the stored type, each with the test of the types that it applies to.
+        derived: functions that compute the stored type, by the test of the types that they apply to.
         lists: tests of accepted list types.
         maps: whether the target has maps.
         structs: whether the target has structs.
@@ -55,7 +55,7 @@ class TypeTable:
     all_nullable: bool = False
 
     def stored(self, kind: pa.DataType, path: str = "") -> pa.DataType:
-        """Return the Arrow type as which the target stores values of an Arrow type.
+        """Return the Arrow type that the target stores for values of an Arrow type.
 
         Args:
             path: path of the column, for errors.

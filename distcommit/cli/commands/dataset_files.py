@@ -62,7 +62,6 @@ def files(
 
 
 def _no_files_reason(result: FilesResult, job: Job, *, is_newest: bool) -> str:
-    """Return why the snapshot has no files, with a remedy."""
     if is_newest and result.phase == CutPhase.BEGAN and not result.files:
         return (
             f"no complete snapshot exists yet: the newest one is of the beginning of epoch {result.epoch}. Wait for the"

@@ -25,7 +25,6 @@ from distcommit.core.support.counts import count_of
 
 
 def audit_view(result: AuditResult) -> RenderableType:
-    """Show the verdict, totals and problems."""
     method = "every record was read" if result.deep else "from file metadata and ledgers; --deep reads every record"
     records = "each offset below each watermark" if result.partitions else "each committed record"
     if result.exact:
@@ -73,7 +72,7 @@ def audit_facts(result: AuditResult) -> dict[str, str]:
 
 
 def audit_listings(result: AuditResult) -> dict[str, tuple[Iterable[str], int]]:
-    """Return by title the first findings that are listed, and their number; 0 if all are listed."""
+    """Return, by title, the listed findings and the number of all findings, or 0 if all are listed."""
     return {
         "ranges that were given up": (result.skipped_ranges, 0),
         "not compared with anything that is stored": (result.unproven_files, result.unproven_files_count),

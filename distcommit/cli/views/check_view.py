@@ -24,7 +24,6 @@ _STYLES = {"passed": "green", "failed": "red", "skipped": "dim"}
 
 
 def check_view(result: CheckResult) -> RenderableType:
-    """Show the verdict, each check, the flow, the dry run, the warnings and the problems."""
     if result.passed:
         skipped = any(part.outcome == "skipped" and part.found == "--offline" for part in result.checks)
         explanation = "no problem was found" + (", without connecting" if skipped else "")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def demo_view(result: DemoResult) -> RenderableType:
-    """Show the produced and the published records of the demo."""
     verdict = (
         good_verdict("exactly once", "every produced record is published once, after a kill in mid-commit")
         if result.exact

@@ -10,7 +10,7 @@ from distcommit.app.inspection.read_commit_log import LogResult
 from distcommit.cli.views.view_components import fact_table, new_table, page
 
 _SHOWN = 300
-"""Maximum characters of one log record in the table; --json has all."""
+"""Maximum characters of one log record in the table. The output of --json is not cut."""
 
 
 def log_view(result: LogResult) -> RenderableType:

@@ -163,6 +163,5 @@ def convert_view(result: ConvertResult) -> RenderableType:
 
 
 def _positions(positions: Mapping[str, Position]) -> Text:
-    """Return up to four `partition:position` pairs as text, with "..." if there are more; "none" without any."""
     first = [f"{partition}:{format_position(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

@@ -13,7 +13,6 @@ from distcommit.core.support.counts import count_of
 
 
 def verify_view(result: VerifyResult) -> RenderableType:
-    """Show the verdict, the extent of the verification, and each problem."""
     if result.problems_count:
         verdict = bad_verdict("damaged", "restore what is listed from a backup, or use `distcommit store rebuild`")
     else:
@@ -30,7 +29,6 @@ def verify_view(result: VerifyResult) -> RenderableType:
 
 
 def repair_view(result: RepairResult) -> RenderableType:
-    """Show the verdict, the problems, and the commands for problems that remain."""
     repaired = [row for row in result.rows if row.outcome]
     if result.is_well:
         verdict = good_verdict(

@@ -34,7 +34,7 @@ _FIRST, _READS_WELL, _ROOM = 16, 30, 40
 of the explanations beside the columns."""
 _MAX_CAUSE_CHARACTERS = 160
 _LONG = 80
-"""Characters of an explanation from which on several rows share it."""
+"""Length in characters. A longer explanation that several rows share is shown once."""
 
 
 def page(*blocks: RenderableType | None) -> Group:
@@ -198,7 +198,6 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
 
 
 def and_more(count: int, noun: str) -> Text:
-    """Return a line that counts further items."""
     return Text(f"and {count:,} {noun}", style="dim")
 
 

@@ -1,4 +1,4 @@
-"""Reads values of many names in background threads, so that a read that hangs does not delay the others."""
+"""Reads of the values of many names in background threads, so that a hanging read does not delay the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 _PARALLEL, _MOST_THREADS, _HUNG_S = 8, 64, 5.0
-"""Parallel reads; the most threads including reads that hang; the seconds after which a read counts as hanging."""
+"""Maximum of parallel reads; maximum of threads, with hanging reads; seconds after which a read counts as hanging."""
 _FORGET_S = 600.0
 """Age in seconds after which a value is deleted, unless the caller asks for it."""
 
@@ -43,11 +43,11 @@ class BackgroundReads(Generic[Value]):
         self._ended: dict[str, tuple[float, Value]] = {}
 
     def newest(self, names: Sequence[str], *, wait_s: float, max_age_s: float = 0) -> dict[str, Reading[Value]]:
-        """Read each name, wait for the reads, and return the newest values.
+        """Read the value of each name, wait for the reads, and return the newest values.
 
         Args:
             wait_s: longest wait in seconds. Reads that take longer continue for a later call.
-            max_age_s: a value that was read within so many seconds is not read again.
+            max_age_s: age in seconds up to which a value is not read again.
         """
         began = time.monotonic()
         with self._changed:

@@ -1,4 +1,4 @@
-"""Draws the task flow as an SVG image, readable on light and dark pages, without external files."""
+"""The task flow as an SVG image, readable on light and dark pages, without external files."""
 
 from __future__ import annotations
 

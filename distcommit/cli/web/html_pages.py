@@ -1,4 +1,4 @@
-"""Renders HTML pages without external files, and the page of a run.
+"""HTML pages without external files, and the page of a run.
 
 Names and messages are not trusted. Jinja escapes every text; control characters and characters that change the text
 direction are shown as escapes. The content security policy allows only the style and the script of the pages, by their
@@ -85,7 +85,7 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
-        served: whether a server sends the page, and not a file contains it.
+        served: whether a server sends the page; otherwise a file contains it.
         every_s: seconds between updates of the page; 0 for none.
         values: the template's variables.
     """

@@ -68,7 +68,7 @@ class JobSummary:
     """A job on the index page.
 
     Attributes:
-        name: name of its file.
+        name: name of the job file.
         status: the job's status without idle datasets; None if it can't be read.
         lag: lag of the job; None if the source was not asked.
         error: why `status` is None; empty otherwise.
@@ -109,7 +109,7 @@ class JobSummary:
 
 
 class ServedJobs:
-    """The job files that are shown: one file, or those of a folder, which is listed again for each page.
+    """The job files that are shown: one file, or all files of a folder. The folder is listed again for each page.
 
     Args:
         path: a job file, or a folder of job files.

@@ -72,7 +72,7 @@ class UiServer(ThreadingHTTPServer):
 
     def page_at(self, path: str) -> _Page:
         """Return the page of a path. The last page is reused for a second. The pages of one job are rendered one after
-        the other, so that a job whose storage hangs blocks only its own pages.
+        the other, so that hanging storage blocks only the pages of its job.
         """
         match = _JOB_PAGE.fullmatch(path)
         if path != "/" and match is None:

@@ -20,7 +20,7 @@ class ErrorEntry:
     error: str
     """Name of the error's class, which determines the exit code and whether a retry may help."""
     title: str
-    """At most eight words."""
+    """The kind of error, in at most eight words."""
     cause: str
     """What leads to the error, in whole sentences."""
     impact: str

@@ -18,11 +18,11 @@ from distcommit.core.errors import (
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
 """The id at the beginning of an error text, or a class name for errors of libraries. A prefix may name a work unit."""
 _STORAGE = {"BlockingIOError", "OSError", "PermissionError", "TimeoutError"}
-"""Names of errors of a storage that fails. `OSError(EAGAIN)`, of a throttled store, is a BlockingIOError."""
+"""Class names of errors of a failed storage. A throttled store raises `OSError(EAGAIN)`, which is a BlockingIOError."""
 
 
 def is_outage(text: str) -> bool:
-    """Return whether a transient error or a failed storage or connection is the cause, or the text names no error.
+    """Return whether an outage is the cause: a transient error, a failed storage or connection, or no named error.
 
     A PermissionError is an outage: it concerns the job's own folders, because built-in sources report a missing
     permission at the source as a SourceError.
@@ -32,7 +32,8 @@ def is_outage(text: str) -> bool:
 
 
 def is_permanent(text: str) -> bool:
-    """Return whether a retry would fail the same way, because the job's settings or the records are wrong."""
+    """Return whether a retry would fail the same way, because the job's settings, the records or source files are
+    wrong."""
     permanent = (ConfigurationError, QualityError, RecordError)
     match = _KIND.match(text)
     is_damaged = match is not None and match[1] == "SOURCE_FILES_UNREADABLE"
@@ -45,7 +46,7 @@ def has_killed_its_worker(text: str) -> bool:
 
 
 def is_worker_death(text: str) -> bool:
-    """Return whether a worker died twice while it read the work unit."""
+    """Return whether a worker died twice while it read a work unit."""
     return _class_name(text) == WorkerDiedError.__name__
 
 

@@ -33,16 +33,16 @@ REFUSALS = {
     errno.EPERM: "correct the permissions: let this user write {}",
     errno.ELOOP: "remove the symbolic link or the mount at {}",
 }
-"""By errno: rejections of a whole operation before any effect, with the remedy for each."""
+"""Remedies by errno, for errors that reject a whole operation before it has any effect."""
 
 
 def is_storage_outage(error: OSError) -> bool:
-    """Return whether the storage is busy or cannot be reached, and does not reject the operation."""
+    """Return whether the storage is busy or unreachable, instead of rejecting the operation."""
     return error.errno in _OUTAGES and error.errno not in REFUSALS
 
 
 def storage_error(error: OSError, subject: str, **ids: str) -> DistcommitError:
-    """Return the typed error for a failed storage operation, with its cause.
+    """Return the typed error for a failed storage operation, caused by `error`.
 
     It is a StorageRefusedError if the storage rejects the operation, another TransientError in an outage, and a
     DistcommitError otherwise.

@@ -1,6 +1,7 @@
 """Commit steps: each brings about one effect at its target, and can prove it.
 
-After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
+The design follows Apache Gobblin's page "Exactly Once Support":
+https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The effect can be neither proven nor repeated.
+    """The verdict that the effect can be neither proven nor repeated.
 
     Attributes:
         expected: the required state.
@@ -124,14 +125,13 @@ class CommitStep(ABC):
         """Return the counts of this step object's requests to its committer: answers, retries, time and the sink's own
         counters.
 
-        Of steps that are committed together, the first has the retries, the time and the counters of all. The default
-        is empty.
+        If steps are committed together, the first one has the retries, time and counters of all. The default is empty.
         """
         return FlowCounts()
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        """Return the attempts that left data at the target which this step publishes; none if the data is in staging
+        """Return the ids of the attempts whose data at the target this step publishes; empty if the data is in staging
         or in the step.
         """
         return ()
@@ -144,7 +144,8 @@ class CommitStep(ABC):
         return False
 
     def accept_change(self) -> None:  # noqa: B027 - optional hook
-        """Use the changed row from now on, because it is recorded. Until then, `execute` uses the row before it."""
+        """Use the changed row from now on, which the log has recorded. Before this call, `execute` uses the previous
+        row."""
 
     @abstractmethod
     def verify(self) -> Verification | bool:
@@ -296,12 +297,12 @@ def as_verification(answer: Verification | bool) -> Verification:
 
 
 def class_name(kind: type[Any]) -> str:
-    """Return the name that a class is imported by."""
+    """Return the qualified name of a class, with its module."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def step_name(step: CommitStep) -> str:
-    """Return the name of a step for errors: the class of a custom step, and its own text."""
+    """Return the name of a step for errors: its `repr`, after the class name if the step is custom."""
     name = class_name(type(step))
     try:
         text = plain_text(repr(step), 1000)

@@ -1,4 +1,4 @@
-"""Committers: they publish the output of a sink's writers and its proof in one transaction."""
+"""Committers, which publish the output of a sink's writers together with its proof, in one transaction."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SealRequest:
         epoch: the run's epoch, which rises with each run.
         branch: the branch.
         results: the output of each attempt, in the order of the work units.
-        is_complete: for each attempt, whether each of its staged folders holds exactly its files under their final
-            names, all for one folder of the output.
+        is_complete: for each attempt, whether each staged folder can be renamed as a whole: it has exactly the files of
+            this branch, with their final names, for one folder of the output.
         bases: the epochs that the store expects in the target's ledger before this commit; see `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
     """
@@ -48,8 +48,8 @@ class CommitRequest:
     Attributes:
         dataset_urn: the dataset.
         epoch: the run's epoch, which rises with each run.
-        infos: the commit infos of the winning attempts, in the version of the current sink, or the infos of the newest
-            `RetryLater` that were recorded.
+        infos: the commit infos of the winning attempts, in the version of the current sink; or the recorded infos of
+            the newest `RetryLater`.
         branch: the branch.
         bases: the epochs that the store expects in the target's ledger before this commit (0: no row); empty if the
             store does not know. Another epoch below this request's epoch proves that the target was exchanged or
@@ -109,26 +109,27 @@ class CommitterContext:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """This call made the request visible and durable."""
+    """Outcome: this call made the request visible and durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The target proves that this epoch of the dataset, or a later one, was committed before. Nothing changed."""
+    """Outcome: the target proves that this epoch of the dataset, or a later one, was committed before. Nothing
+    changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """The commit is incomplete but can succeed. This run or the next repeats the request.
+    """Outcome: the commit is incomplete but can succeed. This run or the next repeats the request.
 
     Changed infos are recorded durably before the request is repeated. Every later call of `commit`, `withdraw` and
     `allow` then receives them, also by the next run or an operator. `abort` receives either them or the writers' infos.
-    If two processes change the infos of one request, the first record counts. A process of a fenced run changes
-    nothing. A replay that records a change does not count towards `replay.max_attempts`.
+    If two processes change the infos of one request, the first recorded change counts. A process of a fenced run
+    changes nothing. A replay that records a change does not count towards `replay.max_attempts`.
 
-    A process may die before the record, an operator may quarantine the dataset before it, and an older process may
-    continue after it. So each of these calls must also accept the infos before any change, after any partial success:
-    `commit` publishes each record once, and `withdraw` rolls back every part.
+    Before the change is recorded, a process may die or an operator may quarantine the dataset. Afterwards, an older
+    process may continue. So each of these calls must also accept the infos before any change, after any partial
+    success: `commit` publishes each record once, and `withdraw` rolls back every part.
 
     A change is not recorded if it is not plain data, is the 101st of the dataset's commit, or makes the infos of all
     branches of the dataset larger than 1 MiB and than before. The error is `COMMIT_INFOS_REJECTED`, and the request is
@@ -146,7 +147,7 @@ class RetryLater:
 
 @dataclass(frozen=True, slots=True)
 class FailedForGood:
-    """The request is not visible and never can be: the dataset is quarantined and keeps its watermark.
+    """Outcome: the request is not visible and never can be. The dataset is quarantined and keeps its watermark.
 
     Attributes:
         reason: the reason of the quarantine.
@@ -157,7 +158,7 @@ class FailedForGood:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """The request was not committed because another request of its atomic commit cannot be committed.
+    """Outcome: the request was not committed, because another request of its atomic commit cannot be committed.
 
     Attributes:
         dataset_urn: the dataset of the other request.
@@ -170,11 +171,11 @@ CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood | Held
 
 
 class SinkCommitter(ABC):
-    """Publishes the output of writers. Opened on an executor for one call.
+    """The part of a sink that publishes the output of writers. It is opened on an executor for one call.
 
     Any number of committers may work concurrently, also on the same requests, and may be killed at any point. Therefore
-    the target must keep a proof of each commit that changes in one transaction with the data: usually one row for each
-    dataset, with its newest epoch.
+    the target must keep a proof of each commit, which changes in one transaction with the data: usually one row for
+    each dataset, with its newest epoch.
 
     Attributes:
         retry_count: the number of retries inside the committer.
@@ -187,9 +188,9 @@ class SinkCommitter(ABC):
         """Commit the requests of all ready datasets of a bucket, durably. Return one outcome for each request, in
         order.
 
-        A repeated request that is committed changes nothing, also after later epochs of its dataset, after its staged
-        files are gone, and with the infos that it had before a `RetryLater` changed them. An exception counts as
-        `RetryLater` for all requests, and each of several requests is then repeated alone.
+        Repeating a committed request must change nothing: also after later epochs of its dataset, after its staged
+        files are gone, and with the infos from before a `RetryLater` changed them. An exception counts as `RetryLater`
+        for all requests, and each of several requests is then repeated alone.
         """
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
@@ -241,13 +242,13 @@ class SinkCommitter(ABC):
           has fenced the bucket;
         - attempts of a sequence that was dropped, abandoned or accepted: once the log has recorded the decision.
 
-        So no request will have these attempts. As far as the store knows, none of their output is committed. If the
-        store was restored from a copy, the target may have committed some of their output: keep data that the target's
-        readers need.
+        So no later request contains these attempts. As far as the store knows, none of their output is committed. If
+        the store was restored from a copy, the target may have committed some of their output: keep data that the
+        target's readers need.
 
         Idempotent, also with a part of the attempts and after a crash. An attempt that died has no infos and may have
-        left anything that a writer creates. Therefore a writer must name its objects at the target by the attempt's id.
-        After an error the next run repeats the call. Returns like `withdraw`.
+        left anything that a writer creates, so writers must name objects at the target by the attempt's id. After an
+        error the next run repeats the call. Returns like `withdraw`.
         """
         return None
 

@@ -37,7 +37,7 @@ class ConnectedSource(Connected):
 
 
 class NamedCode:
-    """Settings that may name a function."""
+    """Settings that may name a function to import."""
 
     def check_code(self) -> None:
         """Import the function. Called by `distcommit check`, and before a run. The default imports nothing. Raises

@@ -1,7 +1,7 @@
 """Base classes of constructs, which stand between an extractor and the writers: converters, checkers, fork operators.
 
 Records flow as Arrow batches. A construct receives a batch and returns its results by row. The task flow tracks the
-origin of each record by its row, so that a construct may drop the columns with the origin.
+origin of each record by its row. Therefore a construct may drop the columns with the origin.
 
 Constructs are picklable, are sent to the executors, and are called from one thread.
 """
@@ -29,8 +29,8 @@ class Converted:
 
     Attributes:
         records: the new records.
-        rows: for each new record, the row of the input batch that the record was made of: integers without nulls, in
-            any order, repeated if a row became several records. None: record i was made of row i, for all rows.
+        rows: for each new record, the number of the input row that it was made of: integers without nulls, in any
+            order, repeated if a row became several records. None if record i was made of row i, for all rows.
         rejected: the reasons of rows that could not be converted, by row. An input record is rejected as a whole: its
             other output is discarded.
     """
@@ -61,7 +61,7 @@ class InferredSchemaStore(Protocol):
 
 
 class Converter(RecordsProperties, ABC):
-    """Converts records of one schema to none, one or several records of another."""
+    """A construct that converts each record to none, one or several records."""
 
     makes_several: ClassVar[bool] = False
     """Whether one record may become several."""
@@ -72,8 +72,8 @@ class Converter(RecordsProperties, ABC):
 
     @property
     def unknown_field_setting(self) -> str:
-        """Return the setting that makes a record with an unknown field fail its work unit, unless the setting is
-        `evolve`; empty if there is none."""
+        """Return the setting by which records with unknown fields fail their work unit; empty for none. Its value
+        `evolve` accepts such records."""
         return ""
 
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
@@ -142,7 +142,7 @@ class Converter(RecordsProperties, ABC):
 
 
 class RowChecker(RecordsProperties, ABC):
-    """Decides for each record whether it passes."""
+    """A construct that decides for each record whether it passes."""
 
     groups_schemas: ClassVar[bool] = False
 
@@ -170,9 +170,9 @@ class BranchCounts:
     """Record counts of an attempt at a work unit in one branch, at its end.
 
     Attributes:
-        read: records of the source that reached the branch, without records that the fork sent to other branches.
+        read: records of the source that entered the branch or were rejected before the fork; without a fork, all.
         written: records that the branch's writer received.
-        rejected: records of `read` that a construct of the branch, or before the fork, rejected.
+        rejected: records of `read` that a construct before the fork or in the branch rejected.
         filtered: records of `read` that were filtered.
     """
 
@@ -194,7 +194,7 @@ class TaskCheck(RecordsProperties, ABC):
 
 
 class TaskChecker(ABC):
-    """Decides at the end of an attempt whether its output in a branch may be committed."""
+    """A construct that decides at the end of an attempt whether its output in a branch may be committed."""
 
     groups_schemas: ClassVar[bool] = False
     """Whether the outcome is independent of the order of records, so that records of one schema may be batched
@@ -214,7 +214,7 @@ class TaskChecker(ABC):
 
 
 class ForkOperator(ABC):
-    """Sends each record to one branch, to several, or to none."""
+    """A construct that sends each record to one branch, to several, or to none."""
 
     groups_schemas: ClassVar[bool] = False
 
@@ -233,7 +233,7 @@ class ForkOperator(ABC):
 
     @abstractmethod
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
-        """Return for each branch its rows (null means no), or None for all rows.
+        """Return for each branch a mask of the rows that it receives (null means no), or None for all rows.
 
         `fork.unmatched` of the job file defines how a row without a branch is handled. A branch that the job does not
         have fails the work unit.

@@ -43,7 +43,7 @@ class FolderEntry(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Permissions of a file. None leaves the file system's default.
+    """Permissions of a file. None stands for the file system's default.
 
     Attributes:
         mode: the permission bits.
@@ -134,7 +134,7 @@ class FileSystem(Protocol):
     def make_folder(self, path: str) -> bool:
         """Create one folder.
 
-        Without `has_folders`, does nothing and returns True.
+        If `has_folders` is False, this call does nothing and returns True.
 
         Returns:
             False if the name is taken. Also True for an existing folder where the file system does not report its
@@ -154,8 +154,8 @@ class FileSystem(Protocol):
 
         Args:
             path: the file.
-            target: the name that the file will be renamed to, if it will be renamed. Needed only without `has_folders`:
-                there, without it, closing the file may raise FileExistsError.
+            target: the name that the file will be renamed to, if it will be renamed. Object stores need it: without a
+                target, closing the file may raise FileExistsError.
 
         Raises:
             FileExistsError: if the name is taken.
@@ -174,8 +174,8 @@ class FileSystem(Protocol):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Publish a whole file durably under a new name; return False if the name is taken.
 
-        A reader never sees part of the file. A NotPutError means that nothing was put. After any other OSError the
-        outcome is unknown: read back.
+        A reader never sees part of the file. After a NotPutError, nothing was put. After any other OSError, the outcome
+        is unknown until the file is read back.
         """
         ...
 

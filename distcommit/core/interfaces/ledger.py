@@ -1,10 +1,10 @@
 """Ledgers: a target's record of its commits, one row for each store, dataset and branch.
 
-A row changes in one transaction with the data. It proves the newest committed epoch, which replay checks, and lists the
-source positions of all committed data, which the audit and `rebuild` read. The size of a ledger does not depend on the
-number of runs.
+A row changes in one transaction with the data. The row proves the newest committed epoch, which replay checks, and
+lists the source positions of all committed data, which the audit and `rebuild` read. The size of a ledger does not
+depend on the number of runs.
 
-A ledger has a format version, and each reader checks it before it uses the rows.
+A ledger has a format version, which each reader checks before it uses the rows.
 """
 
 from __future__ import annotations

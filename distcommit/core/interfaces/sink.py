@@ -1,4 +1,4 @@
-"""Base class of sinks. Writers prepare output, commit steps publish it.
+"""Base class of sinks. Writers prepare output, and commit steps publish it.
 
 A writer prepares plain data and staged files, which travel with the task state. Once a dataset is ready, its sink
 returns the commit steps for the prepared output. All steps are sealed before the first one is executed.
@@ -94,7 +94,7 @@ class Origin:
         incarnation: the object that the source's positions count in (a Kafka topic id), as in the watermark.
         branches: all branches of the flow, without error branches.
         makes_several: whether one input record may become several records.
-        replaces: in a reprocess, the epochs of the files whose records are read again, and earlier epochs of these
+        replaces: if records are reprocessed, the epochs of the files that are read again, and earlier epochs of their
             records.
         publish: how the output relates to the published output.
         extract: the table that the records are an extract of, if the source knows. A writer stores it in its infos.
@@ -129,8 +129,8 @@ class Filtered:
     """Input records of an attempt that were filtered.
 
     Attributes:
-        positions: the filtered positions by branch, as text of `OffsetSets`. Only branches that have any.
-        counts: the number of filtered records by construct. A construct behind a fork has its branch's name in front.
+        positions: the filtered positions of each branch that has any, as text of `OffsetSets`.
+        counts: the number of filtered records by construct. Behind a fork, a construct's name begins with the branch.
     """
 
     positions: Mapping[str, str]
@@ -156,9 +156,9 @@ class Prepared:
 
 
 class SinkWriter(RecordsProperties, ABC):
-    """Writes the records of one attempt at one work unit. Not shared between threads.
+    """A writer of the records of one attempt at one work unit. Not shared between threads.
 
-    Readers of the target must not see the output before the commit, except if the sink has a writer only. After an
+    Readers of the target must not see the output before the commit, unless the sink has no commit steps. After an
     error, only `abort` is called. An attempt may die at any moment without `abort`. Its output may never be committed,
     because another attempt may win.
     """
@@ -278,7 +278,7 @@ class Sink(Connected, ABC):
         return 0
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the period that the folder of a published file stands for, milliseconds since 1970.
+        """Return the end of the period of a published file's time folder, in milliseconds since 1970.
 
         `path` is the file's path below the folder of its dataset or branch. None if folders are not named by time.
         """
@@ -317,16 +317,16 @@ class Sink(Connected, ABC):
         return dataset_urn
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check columns that records will have, before any is read: all, or if not all are known, `required_columns`
-        and the known ones. Database writers call it again when the schema of their batches changes. Default: no check.
+        """Check the columns of records before any is read: all columns, or if some are unknown, the known ones with all
+        `required_columns`. Database writers call it again for each new schema. The default checks nothing.
 
         Raises:
             ConfigurationError: if records with these columns cannot be written, naming the column.
         """
 
     def required_columns(self) -> Sequence[str] | None:
-        """Return the columns that the settings require in all records, such as keys. If these are known before a
-        record is read, `check_schema` is called with all known columns; with None, only if all columns are known."""
+        """Return the columns that the settings require in all records, such as keys. Once their types are known,
+        `check_schema` is called with all known columns; if None, only once all columns are known."""
         return None
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
@@ -390,7 +390,7 @@ class Sink(Connected, ABC):
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """Return what opens the committers of this sink's steps, by the name that is stored with the steps."""
+        """Return the openers of the committers of this sink's steps, by the name that is stored with the steps."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Counters of a sink's own that its writers and committers increase."""
+"""Counters that a sink defines, and that its writers and committers increase."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST = 1 << 48
 
 
 class SinkMetrics:
-    """Counters by name of one writer, or of one call of a committer.
+    """The counters, by name, of one writer or of one call of a committer.
 
     A run adds them up by branch and sink. It keeps the first 20 names of a sink; further names are counted together as
     `other`. Not thread-safe.
@@ -40,7 +40,7 @@ class SinkMetrics:
         self._counts[name] = min(self._counts.get(name, 0) + max(0, index(amount)), _LARGEST)
 
     def part(self, branch: str, sink: str) -> SinkMetrics:
-        """Create the counters of one branch of the attempt, and return them. `counters` includes their values."""
+        """Create and return the counters of one branch of the attempt. The result of `counters` includes them."""
         self._parts.append(SinkMetrics(branch, sink))
         return self._parts[-1]
 

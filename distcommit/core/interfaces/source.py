@@ -49,7 +49,7 @@ class SkippedDataset:
     Attributes:
         dataset_urn: URN of the dataset.
         reason: the rule, and how to include the dataset.
-        kind: the kind of this note. With another kind than the default, the note is about a planned dataset.
+        kind: the kind of this note. If it is not the default, the note is about a planned dataset.
     """
 
     dataset_urn: str
@@ -125,8 +125,8 @@ class Extraction(RecordsProperties, ABC):
         return 0, ()
 
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
-        """Return, after the iteration, the filtered records and holes that superseded files record, so that the files
-        that replace them record these again. The default returns none."""
+        """Return, after the iteration, the filtered records and holes that superseded files record. The replacing files
+        must record them again. The default returns none."""
         return None, ()
 
     def with_maintenance_files(
@@ -145,7 +145,7 @@ class Extraction(RecordsProperties, ABC):
 
 
 class Extractor(ABC):
-    """Reads the work units of one task attempt, one after the other. Not shared between threads."""
+    """A reader of the work units of one task attempt, one after the other. Not shared between threads."""
 
     def announce(self, units: Sequence[WorkUnit]) -> None:  # noqa: B027 - optional hook
         """Receive the next work units in order, so that the extractor can read ahead."""
@@ -172,12 +172,12 @@ class SourceState(dict[str, DatasetState]):
         return {urn: state.previous_run.work_units for urn, state in self.items() if state.previous_run is not None}
 
     def anywhere(self, urn: str) -> DatasetState | None:
-        """Return the stored state of any dataset of the job. May read the store; raises SourceError if that fails."""
+        """Return the stored state of a dataset of any bucket. May read the store; raises SourceError if that fails."""
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        """Return the end, by partition, of the range that an earlier run failed to read and that must be planned before
-        newer records (`task.retry_across_runs`). If it is None or lacks a partition, plan to the newest end."""
+        """Return the end, by partition, of the range that an earlier run failed to read and that must be planned first
+        (`task.retry_across_runs`). If it is None or lacks a partition, plan to the newest end."""
         return None
 
     @property
@@ -267,7 +267,7 @@ class Source(ConnectedSource, ABC):
 
     @property
     def false_match_hint(self) -> str:
-        """Return the setting to change if `reads` takes another table for one that the source reads; empty for none."""
+        """Return the setting to change if `reads` mistakes another table for one of the source; empty for none."""
         return ""
 
     @property

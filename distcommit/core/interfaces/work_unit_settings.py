@@ -23,8 +23,8 @@ def with_settings(unit: WorkUnit, settings: Mapping[str, Mapping[str, Any]]) -> 
 
     Args:
         unit: the work unit.
-        settings: plain data without `${` by construct and setting; of a custom class, its options. A construct has its
-            name in the run's counts: `cast`, `json#2`, behind a fork `lake.cast`, and `fork`. A task checker is
+        settings: plain data without `${`, by construct and setting; for a custom class, its options. Constructs are
+            named as in the run's counts: `cast`, `json#2`, `fork`, or `lake.cast` behind a fork; task checkers like
             `main.task_checkers.row_count`.
     """
     return replace(unit, properties={**unit.properties, SETTINGS: msgspec.json.encode(settings).decode()})
@@ -45,7 +45,7 @@ def settings_of(unit: WorkUnit) -> dict[str, dict[str, Any]]:
 
 
 def invalid_settings(unit: WorkUnit, construct: str, expected: str, found: object) -> SourceError:
-    """Return the error of a work unit's settings that a construct cannot have."""
+    """Return the error for a work unit whose settings a construct does not accept."""
     return SourceError(
         "the settings of a work unit are invalid",
         id="SOURCE_PLAN_INVALID",

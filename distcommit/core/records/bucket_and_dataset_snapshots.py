@@ -7,11 +7,11 @@ from msgspec import Struct
 from distcommit.core.watermark import Watermark
 
 SnapshotName = tuple[int, int]
-"""The epoch of the snapshot's run, and its place in the run (`CutPhase`)."""
+"""The epoch of the run that took the snapshot, and the moment of the run (`CutPhase`)."""
 
 
 class DatasetSnapshot(Struct, frozen=True, array_like=True):
-    """How far a dataset is published.
+    """The published state of a dataset.
 
     Attributes:
         done_epoch: the newest epoch with published files.

@@ -18,8 +18,8 @@ class Freshness:
         target_s: seconds between a record's appearance in the source and its visibility; 0 for none.
         targets: regular expressions with the target of datasets whose whole name matches, in place of `target_s`. The
             first match counts.
-        records_per_run: positions of one dataset that a run reads, where its source can count them; 0 for all. A
-            dataset with more is *backlogged* and read after the others.
+        records_per_run: positions of one dataset that a run reads, if its source can count them; 0 for all. A dataset
+            with at least as many is *backlogged* and read after the others.
         slice_s: seconds for which a task continues with backlogged datasets; 0 for no limit.
     """
 

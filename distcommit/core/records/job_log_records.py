@@ -27,7 +27,7 @@ class Head(Struct, frozen=True, array_like=True):
     Attributes:
         bucket: the bucket.
         number: the number of the newest segment.
-        checksum: the checksum of that segment, which covers its writer.
+        checksum: the checksum of that segment, which also covers the id of its writer.
         is_complete: False if the bucket lost segments after this head. Every run checks the bucket again.
     """
 
@@ -38,7 +38,7 @@ class Head(Struct, frozen=True, array_like=True):
 
 
 class CutPhase(IntEnum):
-    """The place of a CUT in its run."""
+    """The moment of a run at which it writes a CUT."""
 
     BEGAN = 1
     """All commits of older runs are replayed."""
@@ -47,11 +47,11 @@ class CutPhase(IntEnum):
 
 
 class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
-    """The bucket logs' ends as a run read them after its own fences.
+    """The ends of all bucket logs, as a run read them after it had fenced the logs.
 
     Attributes:
         epoch: the run that read the ends and writes this record.
-        phase: the place in the run: after recovery, or at its end.
+        phase: the moment of the run: after recovery, or at its end.
         heads: the end of each bucket log.
     """
 
@@ -61,9 +61,8 @@ class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
 
 
 class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
-    """The bucket logs' ends after an operator action, or after a run has sealed what a killed run had finished.
-
-    Each is above the last head of its bucket.
+    """New ends of bucket logs, after an operator action, or after a run has sealed commits of a killed run. Each end is
+    above the last head of its bucket.
 
     Attributes:
         heads: the new ends, only of buckets whose log is longer than its last head.
@@ -75,13 +74,13 @@ class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
 
 
 class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
-    """Starts the move to generation `generation`. Until it has finished, no `Cut` and no `Heads` is valid.
+    """The start of the move to generation `generation`. Until it has finished, no `Cut` and no `Heads` is valid.
 
     Attributes:
         epoch: the run.
         generation: the new generation.
-        buckets: its number of buckets.
-        settings: the fixed settings that name datasets and assign buckets there.
+        buckets: the new number of buckets.
+        settings: the fixed settings that name datasets and assign buckets in the new generation.
     """
 
     epoch: int

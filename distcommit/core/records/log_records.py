@@ -1,5 +1,5 @@
-"""Records of bucket logs, and the dataset states that result from applying them in order. `job_log_records` has
-the records of the job log, `sequences` the sequences in the records.
+"""Records of bucket logs, and the dataset states that result from applying them in order. `job_log_records` has the
+records of the job log, and `sealed_sequences` the sequences in the records.
 
 These structures are the stored format. `stores.logs.segment_format` writes them as MessagePack arrays, each record with
 its tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
@@ -45,7 +45,7 @@ class Gate(Enum):
 
 
 class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
-    """Seals sequences, all or none.
+    """The seal of sequences, all or none.
 
     Attributes:
         epoch: the run that seals.
@@ -59,7 +59,7 @@ class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
 
 
 class Done(Struct, frozen=True, array_like=True, tag="Done"):
-    """All effects of these sequences are durable. Their watermarks move with this record.
+    """The close of sequences: all of their effects are durable. Their watermarks move with this record.
 
     Attributes:
         epoch: the run that finished the sequences; a later run than theirs if it replayed them.
@@ -71,7 +71,7 @@ class Done(Struct, frozen=True, array_like=True, tag="Done"):
 
 
 class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
-    """A run could not finish this sequence.
+    """The failure of a run to finish a sequence.
 
     Attributes:
         epoch: the run that failed; each run counts once.
@@ -87,12 +87,12 @@ class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
 
 
 class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
-    """A run leaves these sequences pending, perhaps with changed steps. This is not a failed attempt.
+    """Sequences that a run leaves pending, perhaps with changed steps. This does not count as a failure.
 
     Attributes:
         epoch: the run that postpones.
         sequences: the postponed sequences.
-        outage: whether a probe of their target failed, too.
+        outage: whether an outage of their target is the cause.
     """
 
     epoch: int
@@ -101,7 +101,7 @@ class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
 
 
 class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
-    """The run removes held sequences of an older epoch that was never decided. None of their steps was executed.
+    """Held sequences of an older epoch that was never decided. The run removes them; none of their steps was executed.
 
     Attributes:
         epoch: the run that removes them.
@@ -153,7 +153,7 @@ class OperatorDecision(Struct, frozen=True, array_like=True, tag="OperatorDecisi
 
 
 class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
-    """An operator sets an idle dataset's watermark, forward or back.
+    """An operator's change of an idle dataset's watermark, forward or back.
 
     Attributes:
         dataset_urn: the dataset.
@@ -167,7 +167,7 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
 
 
 class SetWatermarks(Struct, frozen=True, array_like=True, tag="SetWatermarks"):
-    """An operator sets the watermarks of many idle datasets, all or none.
+    """An operator's change of the watermarks of many idle datasets, all or none.
 
     Attributes:
         watermarks: the new watermarks by dataset URN.
@@ -236,7 +236,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
         closed_epoch: runs up to this epoch can no longer seal the dataset.
         done_epoch: the newest epoch whose sequence is published.
         origin: the first position ever read, by partition.
-        skipped: ranges of which nothing is published.
+        skipped: the ranges without published records.
         accepted_epochs: the epoch of the newest sequence that an operator released with accept; empty if there is
             none.
         done_records: the records of `done_epoch`.
@@ -244,11 +244,11 @@ class DatasetState(Struct, frozen=True, array_like=True):
         done_partial_reason: why `done_epoch` did not publish its whole plan.
         done_content_sum: the content sum of `done_epoch`.
         read_failure: the current read failure.
-        schemas: the schema ids of its records, by converter.
+        schemas: the schema ids of the dataset's records, by converter.
         targets: the epochs in the ledgers of targets, as far as the store knows.
         unset_watermark: the last watermark before an operator set it to null; None once there is a new one.
         replacement: the newest epoch whose files replaced those of earlier epochs; 0 if there is none.
-        earlier_readings: the ranges that were read of other incarnations of its source.
+        earlier_readings: the ranges that were read of earlier incarnations of the source.
         previous_run: the work units of the newest run that committed the dataset or failed to read it. None if an
             operator has set the watermark since then.
     """
@@ -312,10 +312,10 @@ class DatasetState(Struct, frozen=True, array_like=True):
 
 
 class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
-    """Replaces the states of these datasets by states that an operator's rebuild derived from the published files.
+    """New states of datasets, which an operator's rebuild derived from the published files.
 
-    In the job log, without datasets: all log heads are discarded, so that the bucket logs continue from their present
-    ends.
+    In the job log, this record has no datasets. It discards all log heads, so that the bucket logs continue from their
+    present ends.
 
     Attributes:
         epoch: the epoch of the newest fence. No run up to this epoch can seal these datasets afterwards.

@@ -27,8 +27,8 @@ class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
 
     @classmethod
     def of(cls, unit: WorkUnit) -> Self | None:
-        """Return what a work unit's property stores, as an object of this class; None if the unit is of another kind or
-        no maintenance unit.
+        """Return the kind of a work unit if it is an object of this class; None for another kind and for other work
+        units.
         """
         kind = maintenance_kind(unit)
         return kind if isinstance(kind, cls) else None
@@ -43,8 +43,8 @@ class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
     """Error files whose records are read again.
 
     Attributes:
-        branch: the branch that had rejected the records; empty: all branches.
-        branches: all branches when the records were read; with an empty `branch`, all current branches.
+        branch: the branch that rejected the records; empty for all branches.
+        branches: all branches when the records were read; if `branch` is empty, all current branches.
         base: the dataset's done epoch when the unit was planned.
         epochs: epochs of the files, and of the files that their records were in before, if these were reprocessed and
             rejected again. The first is the epoch that read the oldest record.
@@ -61,7 +61,7 @@ class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
 
 
 class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
-    """Supersede published files that are older than a cutoff, without new files.
+    """An expiry, which supersedes published files that are older than a cutoff, without new files.
 
     Attributes:
         cutoff_ms: a file whose records ended at this time or earlier is expired; milliseconds since 1970.

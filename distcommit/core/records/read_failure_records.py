@@ -18,7 +18,8 @@ class DatasetReadFailure(Struct, frozen=True, array_like=True):
         reason: the error.
         stops: whether the dataset is stopped: no run plans it until an operator releases it.
         outage: whether an outage is to blame, so that the run does not count as failed.
-        run: the results of the work units; None if the dataset was committed in part, so that its sequence has them.
+        run: the results of the work units; None if the dataset was committed in part, because its sequence has the
+            results.
     """
 
     dataset_urn: str
@@ -31,7 +32,7 @@ class DatasetReadFailure(Struct, frozen=True, array_like=True):
 
 
 class ReadFailures(Struct, frozen=True, array_like=True, tag="ReadFailures"):
-    """Record: a run could not read these datasets. Their watermarks stay, or moved less far than planned.
+    """The datasets that a run could not read completely. Their watermarks stay, or move less far than planned.
 
     Attributes:
         epoch: the run.

@@ -14,11 +14,11 @@ from distcommit.core.records.deferred_records import DeferredCounts
 from distcommit.core.work_units import ConstructCounts, TaskOutcome, TaskState
 
 _FEWEST_JUDGED = 10
-"""Fewer records say nothing about the share of rejected ones."""
+"""Least number of records from which `RunCounts.is_mostly_rejected` can be true."""
 MOST_COUNTERS = 20
 """Maximum number of names of a sink's own counters in a branch."""
 OTHER = "other"
-"""Name of the counter of all further names."""
+"""Name of the counter that sums all further names."""
 Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures", "SinkCounts", "SinkCounter")
 
 
@@ -268,7 +268,6 @@ class RunCounts(Struct, frozen=True):
 
     @classmethod
     def total(cls, parts: Iterable[RunCounts]) -> RunCounts:
-        """Return the sum of the parts."""
         return sum(parts, cls())
 
     def only(self, *names: str) -> RunCounts:

@@ -19,7 +19,7 @@ MAX_RUN_REASONS = 100
 
 
 class Reason(Struct, frozen=True):
-    """Why a dataset, a bucket or a partition was not completed; or a note on it."""
+    """Why a dataset, bucket or partition was not completed, or a note on it."""
 
     subject: str
     """The dataset, bucket or partition."""

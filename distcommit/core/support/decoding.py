@@ -51,7 +51,7 @@ def from_msgpack(data: bytes | bytearray | memoryview, kind: type[Value]) -> Val
 @overload
 def from_msgpack(data: bytes | bytearray | memoryview, kind: Any) -> Any: ...
 def from_msgpack(data: bytes | bytearray | memoryview, kind: Any) -> Any:
-    """Decode a value like `from_json`."""
+    """Decode MessagePack. Arguments and errors are those of `from_json`."""
     decoder = _msgpack.get(kind)
     if decoder is None:
         with _ANALYSIS:

@@ -1,4 +1,4 @@
-"""The command that installs an optional dependency into the installation at hand."""
+"""The command that installs optional dependencies of the running installation."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from distcommit.core.support.parallel import run_parallel
 Result = TypeVar("Result")
 
 _MIN_BATCH = 8
-"""Minimum number of generators that run at a time. With 16 on a disk, work takes as long and needs more memory."""
+"""Minimum number of generators that run at a time. On a disk, 16 take as long as 8 and need more memory."""
 
 
 class IoRequest(Protocol):
@@ -56,7 +56,7 @@ def with_ids(work: BatchedWork[Result], **ids: object) -> BatchedWork[Result]:
 
 
 def run_batched(works: Sequence[BatchedWork[Result]], threads: int = 1) -> list[Result]:
-    """Run the works, batching their requests. Return their results in order; see `run_batched_outcomes`.
+    """Return the results of `run_batched_outcomes`.
 
     Raises:
         Exception: the first error of a work, once all have ended.
@@ -70,7 +70,6 @@ def run_batched(works: Sequence[BatchedWork[Result]], threads: int = 1) -> list[
 
 
 def run_alone(work: BatchedWork[Result]) -> Result:
-    """Run one work and return its result."""
     return run_batched([work])[0]
 
 

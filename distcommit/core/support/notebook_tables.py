@@ -64,7 +64,6 @@ def _rows(values: Sequence[Any]) -> str:
 
 
 def _has_content(value: Any) -> bool:
-    """Return whether a value is worth a cell: booleans always, others unless empty."""
     if isinstance(value, Mapping):
         return any(map(_has_content, value.values()))
     return isinstance(value, bool) or value not in (None, "", 0, [], ())

@@ -19,7 +19,7 @@ def run_parallel(calls: int, act: Callable[[Item], Result], items: Sequence[Item
     """Return the results of `act` for all items, in order, with at most `calls` running concurrently.
 
     With one call, everything runs in this thread, one item after the other. Nested calls share the limit. The first
-    error is raised. With several calls, other items may have run by then, and items that were not started never run.
+    error is raised. With several calls, other items may have run by then; items that were not started never run.
     """
     sharing = _calls_in_flight.get()
     calls = max(1, calls // sharing)

@@ -9,7 +9,7 @@ Calls = TypeVar("Calls")
 
 
 class Requests:
-    """A counter. Concurrent threads may lose single counts.
+    """A counter of requests. Concurrent threads may lose single counts.
 
     Attributes:
         made: the number of requests so far.

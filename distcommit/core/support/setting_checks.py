@@ -15,7 +15,7 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the patterns if all are valid regular expressions.
 
     Raises:
-        ValidationError: of pydantic, with each invalid one.
+        pydantic.ValidationError: with each invalid pattern.
     """
     raise_all(error for index, pattern in enumerate(patterns) for error in _pattern_errors(pattern, index))
     return patterns
@@ -25,7 +25,7 @@ def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names if they are distinct.
 
     Raises:
-        ValidationError: of pydantic, with each repeated name.
+        pydantic.ValidationError: with each repeated name.
     """
     raise_all(repeated(names))
     return names
@@ -35,7 +35,7 @@ def check_client_settings(client: Any, owned: Container[str], required: str, rem
     """Return the settings of a Kafka client with numbers and booleans as text.
 
     Raises:
-        ValidationError: of pydantic, with each name of `owned`, which breaks the rule `required`.
+        pydantic.ValidationError: with each key in `owned`, which breaks the rule `required`.
     """
     if not isinstance(client, Mapping):
         return client

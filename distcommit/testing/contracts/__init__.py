@@ -7,8 +7,8 @@
             prepare(place, number)
             return MyStep(f"{place}/{number}")
 
-        def observe(self, place):                     # the state of the target, comparable
-            return sorted(place.iterdir())
+        def observe(self, folder):                    # the state of the target, comparable
+            return sorted(folder.iterdir())
 
 Suites need pytest, unlike other packages of `testing`. A suite uses a part through its interface alone, on the real
 disk, and must not know simulations or models. Failures show values, because pytest rewrites the

@@ -40,8 +40,8 @@ class CommitStepContract(ABC):
         return step
 
     def lose(self, folder: Path, number: int) -> bool:
-        """Make the step's effect impossible to prove or repeat. Return False if the step has no such failure; the tests
-        of it then do not apply.
+        """Make the step's effect impossible to prove or repeat. Return False if the step has no such failure; tests of
+        the failure then do not apply.
         """
         return False
 
@@ -142,7 +142,7 @@ class CommitStepContract(ABC):
 
 @register
 class NoteCommitStep(CommitStep):
-    """Creates a file: a step for testing stores."""
+    """A step that creates a file, for testing stores."""
 
     type_name: ClassVar[str] = "testing-note"
 
@@ -191,7 +191,7 @@ class CommitStepStoreContract(ABC):
         return opened
 
     def sealed(self, store: CommitStepStore, folder: Path, urn: str, *names: str) -> CommitSequence:
-        """Put notes, seal them, and return the sequence."""
+        """Put a `NoteCommitStep` for each name, seal the steps, and return the sequence."""
         for name in names:
             assert store.put("job", urn, NoteCommitStep(str(folder / name)))
         assert store.get_commit_sequence("job", urn) is None

@@ -43,8 +43,8 @@ _HOSTILE: dict[pa.DataType, list[Any]] = {
 
 
 class ConverterContract(ABC):
-    """A converter keeps its announced schema, converts each record independently, and rejects bad records without
-    raising.
+    """Contract of converters: a converter keeps its announced schema, converts each record independently, and rejects
+    bad records without raising.
 
     class TestMyConverter(ConverterContract):
         def make_converter(self):
@@ -55,7 +55,7 @@ class ConverterContract(ABC):
     """
 
     varying: Sequence[str] = ()
-    """Columns that differ on each call, such as a time."""
+    """Output columns whose values differ on each call, such as a time."""
     unit: WorkUnit = WorkUnit("unit", "dataset", Watermark({"": 0}), Watermark({"": 100}), 100)
     """The work unit that the converter receives."""
 
@@ -129,7 +129,7 @@ class ConverterContract(ABC):
         assert self.converted(self.converter(), batch.slice(0, 0)) == ([], {})
 
     def test_record_is_converted_independently_of_its_batch(self) -> None:
-        """Also for a slice of a larger batch: only the slice is converted."""
+        """If the batch is a slice of a larger one, only the slice is converted."""
         for batch in (self.make_batch(), self.hostile_batch()):
             converter = self.converter()
             results, rejected = self.converted(converter, batch)
@@ -165,7 +165,7 @@ class ConverterContract(ABC):
 
 
 def _hostile(field: pa.Field, index: int) -> list[Any]:
-    """Return allowed but unlikely values of a type, in another order for each column."""
+    """Return allowed but unlikely values of the field's type, in another order for each column."""
     values = _values(field.type)
     turned = values[index % len(values) :] + values[: index % len(values)] if values else []
     return [*turned, None] if field.nullable else turned

@@ -35,7 +35,7 @@ class FileSystemUnderTest(ABC):
 
     @pytest.fixture
     def root(self, opened: tuple[FileSystem, str]) -> str:
-        """Return an empty folder on the file system under test."""
+        """Return an empty folder on the file system."""
         return opened[1]
 
     @pytest.fixture
@@ -77,7 +77,7 @@ class FileSystemUnderTest(ABC):
             return list(pool.map(won, range(8)))
 
     def deep_folder(self, root: str) -> str:
-        """Return a path far below `a`."""
+        """Return the path of a deep folder below the folder `a`."""
         return f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
 
     def put_below(self, fs: FileSystem, root: str, deep: str) -> None:
@@ -90,12 +90,12 @@ class FileSystemUnderTest(ABC):
 
 
 class FileSystemContract(FileSystemUnderTest):
-    """Names are taken exclusively, renames never replace, one of several concurrent puts wins, and readers see whole
-    files.
+    """Contract of file systems: names are taken exclusively, renames never replace, one of several concurrent puts
+    wins, and readers see whole files.
 
     class TestMyFileSystem(FileSystemContract):
-        def open_file_system(self, place):
-            return MyFileSystem(), str(place)
+        def open_file_system(self, folder):
+            return MyFileSystem(), str(folder)
 
     For an object store (`has_folders` is False) subclass `ObjectStoreContract`.
     """
@@ -103,7 +103,7 @@ class FileSystemContract(FileSystemUnderTest):
     REFUSED_NAMES: frozenset[str] = frozenset()
     """The `NAMES` that the file system rejects, at the latest on closing."""
     REPORTS_FOLDER_CREATION = True
-    """Whether `make_folder` returns True only to the creator."""
+    """Whether `make_folder` returns True only to the creator of the folder."""
 
     @pytest.mark.parametrize("name", NAMES)
     def test_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:

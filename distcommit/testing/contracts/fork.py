@@ -14,7 +14,8 @@ from distcommit.core.interfaces.constructs import ForkOperator
 
 
 class ForkContract(ABC):
-    """A fork operator sends each record independently of its batch, always to the same existing branches.
+    """Contract of fork operators: a fork sends each record independently of its batch, always to the same existing
+    branches.
 
     class TestMyFork(ForkContract):
         def make_fork(self):
@@ -49,7 +50,7 @@ class ForkContract(ABC):
 
     @staticmethod
     def chosen(fork: ForkOperator, batch: pa.RecordBatch, branches: Sequence[str]) -> list[set[str]]:
-        """Return for each row its branches."""
+        """Return the branches of each row."""
         masks = fork.choose(batch, branches)
         assert masks.keys() <= set(branches), "an unknown branch"
         rows: list[set[str]] = [set() for _ in range(batch.num_rows)]

@@ -40,7 +40,7 @@ class ForkServer:
         self._pipe = pipe
 
     def killed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Call `act` in a process that is killed before the `line`th line that it executes in these places.
+        """Call `act` in a process that is killed before the `line`th line that it executes in `locations`.
 
         Args:
             line: the number of the line, from 1.
@@ -57,7 +57,7 @@ class ForkServer:
         return code == _DIED
 
     def failed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Call `act` in a process in which the `line`th line that it executes in these places raises an OSError, like a
+        """Call `act` in a process in which the `line`th line that it executes in `locations` raises an OSError, like a
         broken connection. The arguments are those of `killed_at`; `act` may catch the error.
 
         Returns:
@@ -70,7 +70,7 @@ class ForkServer:
         return code == _DIED or lines >= line
 
     def lines_of(self, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
-        """Call `act` in a process, and return the number of lines that it executes in these places. Raises
+        """Call `act` in a process, and return the number of lines that it executes in `locations`. Raises
         AssertionError if the process fails, or does not end within two minutes.
         """
         _, lines = self._result_of(_NEVER, locations, act, *arguments)

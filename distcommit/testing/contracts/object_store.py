@@ -9,11 +9,11 @@ from distcommit.testing.contracts.file_system import FileSystemContract
 
 
 class ObjectStoreContract(FileSystemContract):
-    """Like `FileSystemContract`, but folders are prefixes of names and nothing is renamed. A staged file is completed
-    in one step under the name that it was created for, and is not visible there before."""
+    """Contract of object stores: as `FileSystemContract`, but folders are prefixes of names and nothing is renamed. A
+    staged file is completed in one step under the name that it was created for, and is not visible there before."""
 
     def test_file_in_a_missing_folder_is_rejected(self, fs: FileSystem, root: str) -> None:
-        """A name needs no folder, and creates its folders."""
+        """A put needs no existing folder, and creates the folders of its path."""
         path = f"{root}/missing/deep/a"
         assert fs.make_folder(f"{root}/missing/deep")
         assert fs.status(f"{root}/missing") is None
@@ -40,7 +40,7 @@ class ObjectStoreContract(FileSystemContract):
         assert [entry.name for entry in fs.list_folder(root)] == ["b"]
 
     def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
-        """Access cannot be set."""
+        """Object stores reject a change of access."""
         self.write(fs, f"{root}/a", b"x")
         with pytest.raises(OSError, match="no owner"):
             fs.set_access(f"{root}/a", FileAccess(mode=0o640))

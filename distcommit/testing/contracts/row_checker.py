@@ -14,7 +14,8 @@ from distcommit.core.interfaces.constructs import RowChecker
 
 
 class RowCheckerContract(ABC):
-    """A row checker checks each record independently of its batch, with the same result each time.
+    """Contract of row checkers: a checker checks each record independently of its batch, with the same result each
+    time.
 
     class TestMyChecker(RowCheckerContract):
         def make_checker(self):

@@ -46,10 +46,10 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
     concurrent commits of a request change nothing.
 
     class TestMySink(SinkContract):
-        def make_sink(self, place):                    # `place`: an empty folder; the same place gives the same target
-            return MySink(f"{place}/target")
+        def make_sink(self, folder):                   # an empty folder; the same folder gives the same target
+            return MySink(f"{folder}/target")
 
-        def observe(self, place):                      # (dataset, offset) of each record that readers of the target see
+        def observe(self, folder):                     # (dataset, offset) of each record that readers of the target see
             return [...]
 
     Records have the columns `partition`, `offset` and `value`. Committers are killed, which needs a system with `fork`.
@@ -70,7 +70,7 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
         assert here == _groups_elsewhere(sink), "in a process with another hash seed"
 
     def test_atomic_commit_group_is_committed_completely_or_not_at_all(self, tmp_path: Path) -> None:
-        """For a sink with commit groups."""
+        """Applies to sinks with commit groups."""
         sink = self.sink(tmp_path)
         urns = [urn for urn in ("a", "b", "c") if sink.commit_group(urn) == sink.commit_group("a")]
         if len(urns) == 1:
@@ -127,7 +127,7 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
         assert self.visible_records(tmp_path) == []
 
     def test_aborted_attempts_leave_nothing_and_others_are_kept(self, tmp_path: Path) -> None:
-        """For a sink with `prepares_at_target`: attempts that were not chosen, and attempts that died."""
+        """Applies to sinks with `prepares_at_target`, for attempts that were not chosen and attempts that died."""
         if not self.sink(tmp_path).prepares_at_target:
             self.report_not_applicable("its writers leave nothing at the target")
             return
@@ -181,12 +181,12 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
         assert self.visible_records(tmp_path) == [(urn, offset) for urn in ("a", "b/ü", "c") for offset in (0, 1)]
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Commits two datasets of two infos each. The committer is killed before each line of its module that it
-        executes, and before some lines of the modules beside it and of those that sinks share."""
+        """Commit two datasets of two infos each. The committer is killed before each line of its module that it
+        executes, and before some lines of neighboring modules and of modules that sinks share."""
         self.kill_before_lines(tmp_path)
 
     def kill_before_lines(self, tmp_path: Path, apart: int = 1, module: str = "") -> None:
-        """Kill before every `apart`th line of the committer's module, or of `module` alone if it is given."""
+        """Kill the committer before every `apart`th line of its module, or of `module` alone if it is given."""
         with fork_server(self.preloaded) as processes:
             for line in itertools.count(1, apart):
                 folder = tmp_path / str(line)
@@ -200,8 +200,8 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
                 self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE)
 
     def _kill_beside(self, processes: ForkServer, folder: Path, kills: int) -> None:
-        """Kill before some lines of the committer's folder and the shared folders, the same lines in each run of a test
-        class."""
+        """Kill the committer before some lines of its folder and the shared folders, the same lines in each run of a
+        test class."""
         complete = folder / "whole"
         complete.mkdir(parents=True)
         locations = [*self.committers_folders(complete), *SHARED]
@@ -231,7 +231,7 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
         return died
 
     def test_ledger_records_the_committed_epoch_and_rows_of_each_dataset(self, tmp_path: Path) -> None:
-        """For a sink whose ledger can be audited."""
+        """Applies to sinks whose ledger can be audited."""
         if not self.sink(tmp_path).abilities.audit:
             self.report_not_applicable("it cannot be audited")
             return
@@ -294,7 +294,7 @@ class SinkContract(ChangedInfos, LedgerMismatch, RollBacks):
 
 
 def _groups_elsewhere(sink: CommitterSink) -> list[str]:
-    """Return the commit groups of these datasets, as a new process computes them."""
+    """Return the commit groups of the datasets `_NAMES`, as a new process computes them."""
     program = "import pickle, sys; sink, names = pickle.load(sys.stdin.buffer); print([*map(sink.commit_group, names)])"
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     done = subprocess.run(

@@ -52,8 +52,8 @@ class SourceContract(ABC):
 
     @abstractmethod
     def make_source(self) -> Source:
-        """Return the source, with at least two datasets, one of them with several records. It does not change during
-        the tests."""
+        """Return the source, with at least two datasets, one of them with several records. The data must not change
+        during the tests."""
 
     @abstractmethod
     def holds(self) -> Mapping[str, Mapping[str, int]]:
@@ -62,13 +62,12 @@ class SourceContract(ABC):
 
     @pytest.fixture
     def source(self) -> Source:
-        """Return the source as an executor receives it, after pickling."""
+        """Return the source after pickling, as on an executor."""
         sent: Source = pickle.loads(pickle.dumps(self.make_source()))
         return sent
 
     @pytest.fixture
     def extractor(self, source: Source) -> Iterator[Extractor]:
-        """Yield an open extractor."""
         opened = source.open()
         yield opened
         opened.close()
@@ -84,7 +83,7 @@ class SourceContract(ABC):
         ]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
-        """Return the plans of all datasets. A problem fails the test."""
+        """Return all plans. A problem fails the test."""
         planned = self.planned(source.plan(lambda urn: True, SourceState(states or {})))
         plans = {plan.dataset_urn: plan for plan in planned if isinstance(plan, DatasetPlan)}
         assert len(plans) == len(planned), f"a dataset is repeated, or has a problem: {planned}"

@@ -16,13 +16,14 @@ Attempt = tuple[Sequence[pa.RecordBatch], BranchCounts]
 
 
 class TaskCheckerContract(ABC):
-    """A task checker decides by all records of one attempt, independently of its batches and of other attempts.
+    """Contract of task checkers: a checker decides by all records of one attempt, independently of its batches and of
+    other attempts.
 
     class TestMyChecker(TaskCheckerContract):
         def make_checker(self):
             return MyChecker(...)
 
-        def passes(self):                              # what an attempt wrote, and counted
+        def passes(self):                              # written batches and counts of an attempt
             return [pa.record_batch({"id": [1, 2]})], BranchCounts(read=2, written=2, rejected=0, filtered=0)
 
         def fails(self):

@@ -1,6 +1,6 @@
 """Faults below the production code: failing operations, lost results, slow calls, damaged bytes.
 
-Use in place of the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, or on a simulated machine.
+They replace the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, also on a simulated machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYNCS = frozenset({"fsync", "fsync_folder", "syncfs"})
 _UNTOUCHED = frozenset({"close", "fstat", "realpath"})
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EDQUOT, errno.EROFS)
-"""No space, disk error, lost permission, too many open files, quota, read-only file system."""
+"""Error codes: no space, disk error, lost permission, too many open files, quota, read-only file system."""
 
 
 class Crashed(BaseException):
@@ -36,8 +36,8 @@ class Operation:
     """One call on a file system.
 
     Attributes:
-        kind: the call.
-        path: its path.
+        kind: the name of the call.
+        path: the path that the call concerns.
     """
 
     kind: str
@@ -81,7 +81,6 @@ class Fault:
 
     @property
     def counted_calls(self) -> int:
-        """Return the number of counted calls."""
         return len(self.sites)
 
     def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
@@ -97,7 +96,7 @@ class Fault:
 
 
 class FaultyCalls:
-    """System calls that forward to others, except where the fault applies. A `PosixCalls`."""
+    """A `PosixCalls` that forwards each call to another one, unless the fault applies."""
 
     def __init__(self, calls: PosixCalls, fault: Fault) -> None:
         self._calls, self._fault = calls, fault

@@ -43,7 +43,7 @@ class ModelDataset:
         units: the number of work units for each partition.
         fails: partitions that cannot be read.
         short: the number of records at the end of each work unit that are not read.
-        bad: an offset of a partition that cannot be read, although earlier ones can.
+        bad: an offset of a partition that cannot be read, although earlier offsets can.
         expired: the first offset of a partition that the source still has.
         holes: offsets of a partition without a record.
         problem: why the dataset cannot be planned.
@@ -70,8 +70,8 @@ class ModelSource(Source):
     Attributes:
         datasets: the datasets.
         refuses: an operation that fails for the source as a whole: "plan", "open", "close" or "lags".
-        careless: whether it ignores stored states and also plans datasets without work units. Both violate the contract
-            and must do no harm.
+        careless: whether the source ignores stored states and also plans datasets without work units. Both violate the
+            contract and must do no harm.
         weight: the factor from records to the size of a work unit.
         behind_s: the age of a dataset's first unread record.
     """
@@ -121,7 +121,7 @@ class ModelSource(Source):
 
 
 def _nonsense(states: SourceState) -> Iterator[Planned]:
-    """Yield the other output of a careless source: facts, skipped datasets, and impossible plans."""
+    """Yield the additional output of a careless source: facts, skipped datasets, and impossible plans."""
     states.anywhere("of no bucket that is known")
     yield SourceFact("kind", FixedSetting("model"))
     yield SkippedDataset("passed over", "by a rule of its own")

@@ -1,4 +1,4 @@
-"""A minimal sink to start a custom one from: JSON lines in an SQLite file, beside a ledger."""
+"""A minimal sink as a template for custom sinks: JSON lines in an SQLite file, beside a ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NotesSink(CommitterSink):
 
 
 class NotesWriter(RecordWriter):
-    """Runs on an executor: stages the records, invisible to readers, and returns the staged path."""
+    """A writer, run on an executor. It stages the records, invisible to readers, and returns the staged path."""
 
     def __init__(self, area: StagingArea) -> None:
         self.area, self.file = area, area.fs.create(f"{area.folder}/notes")
@@ -45,7 +45,8 @@ class NotesWriter(RecordWriter):
 
 
 class NotesCommitter(AggregatedCommitter[Sequence[CommitRequest]]):
-    """Runs on an executor, perhaps beside others with the same requests: rows and their proof in one transaction."""
+    """A committer, run on an executor, perhaps beside others with the same requests. It writes rows and their proof in
+    one transaction."""
 
     def __init__(self, path: str, context: CommitterContext) -> None:
         self.context, self.db = context, sqlite3.connect(path, timeout=30, isolation_level=None)

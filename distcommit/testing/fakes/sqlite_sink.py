@@ -52,10 +52,10 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SqliteSink(CommitterSink):
-    """Writes rows to the table `records` of a database.
+    """A sink that writes rows to the table `records` of an SQLite database.
 
     Attributes:
-        path: path of the database, absolute, which all executors can open.
+        path: absolute path of the database, which all executors can open.
     """
 
     name: ClassVar[str] = "sqlite"
@@ -70,7 +70,7 @@ class SqliteSink(CommitterSink):
 
 
 class SqliteWriter(CoveringWriter):
-    """Appends rows to one staged file, one line each."""
+    """A writer that appends each row as a line to one staged file."""
 
     def __init__(self, area: StagingArea, origin: Origin) -> None:
         super().__init__(origin)
@@ -95,7 +95,7 @@ class SqliteWriter(CoveringWriter):
 
 
 class SqliteCommitter(SinkCommitter):
-    """Commits each request in its own transaction, which checks and updates the ledger."""
+    """A committer with one transaction for each request, which checks and updates the ledger."""
 
     def __init__(self, path: str, context: CommitterContext) -> None:
         self._context = context
@@ -175,8 +175,7 @@ class SqliteCommitter(SinkCommitter):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Open a transaction that is exclusive over all processes, commits durably on normal exit, and rolls back on an
-        exception."""
+        """Open a transaction, exclusive over all processes, that commits durably or rolls back on an exception."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

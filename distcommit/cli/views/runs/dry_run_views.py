@@ -52,7 +52,7 @@ def dry_run_view(plan: DryRun) -> RenderableType:
 
 
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
-    """Show the effect of a replay on each open sequence. Sequences that would not be closed come first."""
+    """Show the effect of a replay on each open sequence, beginning with sequences that would stay open."""
     table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
     rows = sorted(result.rows, key=lambda row: (row.outcome == "closes", row.dataset))
     for row in rows[:LISTED]:
@@ -71,7 +71,7 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
 
 
 def release_plan_view(result: ReleasePlan) -> RenderableType:
-    """Show the effect of a release on each dataset. Datasets that it would not change come first."""
+    """Show the effect of a release on each dataset, beginning with datasets that would not change."""
     table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.release} does")
     rows = sorted(result.rows, key=lambda row: (row.changes_dataset, row.dataset))
     for row in rows[:LISTED]:

@@ -24,7 +24,7 @@ _STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
 
 
 def last_run(result: StatusResult) -> dict[str, str]:
-    """Return the newest run and its end, as facts for a table."""
+    """Return the newest run and how it ended, as facts for a table."""
     if not result.epoch:
         return {"last run": "none yet"}
     run = f"{escape(result.run_id)}, epoch {result.epoch}"

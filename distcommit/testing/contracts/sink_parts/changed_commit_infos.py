@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import (
 from distcommit.testing.contracts.sink_parts.sink_under_test import SinkUnderTest
 
 _CALLS = 100
-"""Calls that a commit in parts may need."""
+"""Maximum number of calls that a partial commit may need."""
 
 
 class ChangedInfos(SinkUnderTest):
@@ -27,7 +27,7 @@ class ChangedInfos(SinkUnderTest):
 
     @pytest.mark.parametrize("continued", ["with changed infos", "with older infos", "with both in turn"])
     def test_partial_commit_is_finished_once_with_older_and_changed_infos(self, tmp_path: Path, continued: str) -> None:
-        """For a sink whose committer changes infos (`commit_in_part`)."""
+        """Applies to sinks whose committer changes infos (`commit_in_part`)."""
         request = self.prepare(tmp_path, "a", 1, [0, 1], [2])
         if not self.commit_in_part(tmp_path, request):
             self.report_not_applicable("its committer never changes infos")
@@ -48,7 +48,7 @@ class ChangedInfos(SinkUnderTest):
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
 
     def test_partial_commit_is_rolled_back_with_older_infos(self, tmp_path: Path) -> None:
-        """For a sink whose committer changes infos. The process may have died before it recorded the change."""
+        """Applies to sinks whose committer changes infos. The process may have died before it recorded the change."""
         request = self.prepare(tmp_path, "a", 1, [0, 1], [2])
         if not self.commit_in_part(tmp_path, request):
             self.report_not_applicable("its committer never changes infos")

@@ -72,7 +72,7 @@ class LaterEpochs(SinkUnderTest):
         assert self.visible_records(folder) == _SEEN
 
     def test_branches_that_share_a_target_are_committed_independently(self, tmp_path: Path) -> None:
-        """One branch has records, none, and records in three runs. Each request is repeated."""
+        """In three runs, one branch has records, then none, then records. Each request is repeated."""
         if not self.branches_share_a_target:
             self.report_not_applicable("branches never share a target")
             return
@@ -117,7 +117,7 @@ class LaterEpochs(SinkUnderTest):
             assert self.visible_records(folder) == [("a", 1), ("a", 2), ("a", 3)], branch
 
     def test_branch_allowed_again_leaves_the_other_branch_rolled_back(self, tmp_path: Path) -> None:
-        """For a sink with `allow`."""
+        """Applies to sinks with `allow`."""
         if not self.branches_share_a_target:
             self.report_not_applicable("branches never share a target")
             return

@@ -18,8 +18,7 @@ _ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")
 
 
 class LedgerMismatch(SinkUnderTest):
-    """A request names the epochs that the store expects at the target (`bases`). The ledger has the committed
-    epochs."""
+    """Contract of requests whose `bases`, the epochs that the store expects at the target, differ from the ledger."""
 
     def has_ledger(self, folder: Path) -> bool:
         """Return whether the sink has a ledger for the audit. If not, the test does not apply."""
@@ -44,8 +43,8 @@ class LedgerMismatch(SinkUnderTest):
         assert self.ledger(tmp_path) == {"a": (1, 1), "c": (4, 1)}
 
     def test_store_older_than_the_target_is_rejected(self, tmp_path: Path) -> None:
-        """The store was restored from a copy. The target has commits that it does not know, perhaps with an epoch that
-        it uses again."""
+        """The store was restored from a copy. The target has commits that the store does not know, perhaps with an
+        epoch that the store uses again."""
         if not self.has_ledger(tmp_path):
             return
         for epoch, base in ((1, 0), (3, 1)):

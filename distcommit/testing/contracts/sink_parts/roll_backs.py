@@ -40,7 +40,7 @@ class RollBacks(SinkUnderTest):
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
-        """For a sink with `prepares_at_target`."""
+        """Applies to sinks with `prepares_at_target`."""
         if not self.sink(tmp_path).prepares_at_target:
             self.report_not_applicable("its writers leave nothing at the target")
             return
@@ -72,7 +72,7 @@ class RollBacks(SinkUnderTest):
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_request_can_be_allowed_again_without_older_ones(self, tmp_path: Path) -> None:
-        """Needed if another target of the dataset cannot be rolled back. For a sink with `allow`."""
+        """Applies to sinks with `allow`, which is called if another target of the dataset cannot be rolled back."""
         older, request = (self.prepare(tmp_path, "a", epoch, [epoch]) for epoch in (1, 2))
         try:
             self.abandon(tmp_path, older)

@@ -34,7 +34,7 @@ class SinkUnderTest(ABC):
     """Slow modules that committers import, so that killed processes need not import them each time."""
 
     committer_bases: ClassVar[Sequence[str]] = ()
-    """Files of base classes of the committer, before whose lines it is killed as well."""
+    """Files of the committer's base classes. The committer is also killed before lines of these files."""
 
     branches_share_a_target: ClassVar[bool] = True
     """Whether two branches of a dataset may write to one target."""
@@ -45,24 +45,24 @@ class SinkUnderTest(ABC):
 
     @abstractmethod
     def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
-        """Return dataset and offset of each visible record at the target, with repetitions, in any order. Empty if the
+        """Return dataset and offset of each visible record at the target, with repetitions, in any order; empty if the
         target does not exist or exists in part."""
 
     def lose(self, folder: Path, request: CommitRequest) -> bool:
         """Make it impossible to commit the prepared output, for example by deleting staged files. Return False if the
-        sink has no such failure; the tests of it then do not apply.
+        sink has no such failure; tests of the failure then do not apply.
         """
         return False
 
     def cut_off(self, folder: Path) -> bool:
-        """Make the target unusable for the rest of the test, as in an outage. Return False if that is impossible; the
-        tests of it then do not apply.
+        """Make the target unusable for the rest of the test, as in an outage. Return False if that is impossible; tests
+        of outages then do not apply.
         """
         return False
 
     def commit_in_part(self, folder: Path, request: CommitRequest) -> bool:
         """Make the next commits of the request succeed in part, so that the committer returns `RetryLater` with changed
-        infos. Return False if the sink never changes infos; the tests of it then do not apply.
+        infos. Return False if the sink never changes infos; tests of changed infos then do not apply.
         """
         return False
 
@@ -97,7 +97,7 @@ class SinkUnderTest(ABC):
         return inspect.getsourcefile(type(committer)) or ""
 
     def committers_folders(self, location: Path) -> list[str]:
-        """Return the folder of the committer's module, and all folders in it."""
+        """Return the folder of the committer's module, and all folders below."""
         return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(location)))]
 
     def writer(
@@ -110,7 +110,6 @@ class SinkUnderTest(ABC):
         origin: Origin = _NO_ORIGIN,
         branch: str = MAIN_BRANCH,
     ) -> SinkWriter:
-        """Open the writer of a new attempt."""
         attempt = attempt or uuid.uuid4().hex
         folder = location / "staging" / attempt
         folder.mkdir(parents=True)
@@ -162,7 +161,6 @@ class SinkUnderTest(ABC):
         return self._committed(folder, requests, SinkCommitter.commit.__name__)
 
     def commit_atomically(self, folder: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Commit the requests, all or none."""
         return self._committed(folder, requests, SinkCommitter.commit_atomically.__name__)
 
     def _committed(self, folder: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
@@ -222,7 +220,7 @@ class SinkUnderTest(ABC):
             committer.close()
 
     def visible_records(self, folder: Path) -> list[tuple[str, int]]:
-        """Return the visible records in order."""
+        """Return the visible records, sorted."""
         return sorted((urn, int(offset)) for urn, offset in self.observe(folder))
 
 
