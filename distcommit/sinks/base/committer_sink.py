@@ -26,7 +26,7 @@ class CommitterSink(Sink):
     """A sink whose committer commits its writers' commit infos, in one request for each branch of a dataset.
 
     Attributes:
-        infos_version: increase it when an older committer can't read the commit infos.
+        infos_version: version of the commit infos. It must increase when older committers can't read them.
     """
 
     infos_version: ClassVar[int] = 1
@@ -71,7 +71,7 @@ class CommitterSink(Sink):
 
 
 class GroupsByTable(CommitterSink):
-    """A sink of tables, which form one commit group if all datasets share a table."""
+    """A sink of tables. If all datasets share a table, they form one commit group."""
 
     if TYPE_CHECKING:
         table: str
@@ -99,8 +99,8 @@ class StoredName(SettingsModel):
     """Settings of a sink that several branches of a fork may have.
 
     Attributes:
-        stored_as: a suffix of the name that commits are stored with, which must differ between branches. It must not
-            change while commits are pending.
+        stored_as: suffix of the name that commits are stored with. It must differ between branches, and must not change
+            while commits are pending.
     """
 
     stored_as: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")

@@ -24,8 +24,8 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect an error of the block for the item. A SinkUnavailableError, or an error of the probe, is raised
-        instead, because it concerns the whole target."""
+        """Collect an error of the block under the item's name. A SinkUnavailableError or an error of the probe is
+        raised at once, because it concerns the whole target."""
         try:
             yield
         except SinkUnavailableError:
@@ -36,7 +36,7 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise one TransientError for all failed items, which names the first five."""
+        """Raise one TransientError for all failed items. It names the first five."""
         if not self._failed:
             return
         first = [

@@ -26,7 +26,6 @@ def ledger_text_name(number: int) -> str:
 
 
 def data_file_note(name: str) -> str:
-    """Return the name of the staged file that records a data file's location."""
     return f"{name}{_DATA_FILE_NOTE}"
 
 

@@ -32,11 +32,11 @@ def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request that must not be committed, given its ledger row. If it is None, the caller
-    commits the data and the row of `committed` in one transaction.
+    """Return the outcome of a request that must not be committed, given its ledger row. If the result is None, the
+    caller commits the data and the row of `committed` in one transaction.
 
-    A higher epoch in the row rejects the request, too. Then another store has committed the row, or the request is of a
-    zombie, because a run seals a sequence only after all earlier ones of the dataset are done.
+    A row with a higher epoch rejects the request, too. A run seals a sequence only after all earlier ones of the
+    dataset are done. So another store has committed that row, or a zombie sends the request.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -61,7 +61,7 @@ def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Return the ledger that the request was written for, if it is not `identity`; otherwise an empty text."""
+    """Return the identity of the ledger that the request was written for; empty if it is `identity` or unknown."""
     recorded = (str(info["ledger"]) for info in request.infos)
     return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 

@@ -42,8 +42,8 @@ class OffsetCoverage:
         self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Add offsets of filtered records; return False, and add none, if no row was written, because there is no
-        commit info then."""
+        """Add offsets of filtered records. If no row was written, add none and return False, because there is no commit
+        info."""
         if not (self.rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
@@ -51,7 +51,7 @@ class OffsetCoverage:
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """The ranges for `Prepared.holes`, if no commit info contains them."""
+        """The holes for `Prepared.holes`; empty if a commit info contains them."""
         return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
@@ -83,13 +83,13 @@ class CoveringWriter(SinkWriter):
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """Return the summed coverage of commit infos, from results of `OffsetCoverage.covered`."""
+    """Return the sums of the coverage in commit infos, which `OffsetCoverage.covered` returned."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Return the sums by source incarnation, list of branches and `makes_several`. `duplicates` counts offsets that two
-    of them cover."""
+    """Return the sum of the parts for each source incarnation, list of branches and `makes_several`. `duplicates`
+    counts offsets that two parts cover."""
     sums: dict[_Kind, Covered] = {}
     for part in parts:
         earlier = sums.pop(_kind(part), None)
@@ -98,7 +98,7 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
 
 def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """Return the coverage without that of a commit that was rolled back."""
+    """Return the coverage `atomic` without the coverage of a commit that was rolled back."""
     removed = {_kind(part): part for part in taken_back}
     remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)

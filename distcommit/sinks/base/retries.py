@@ -1,4 +1,4 @@
-"""Number of tries at targets, and the waits between them; sinks must not wait anywhere else."""
+"""Number of tries at targets, and the waits between tries. Sinks must not wait anywhere else."""
 
 from __future__ import annotations
 

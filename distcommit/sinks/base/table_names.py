@@ -1,4 +1,4 @@
-"""Table names from dataset URNs, which differ between datasets if the template contains `{dataset}`."""
+"""Table names from dataset URNs. If the template contains `{dataset}`, each dataset has another name."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def database_table_name(
     basic_characters: bool = False,
     selected: tuple[str, ...] = (),
 ) -> str:
-    """Return the name of a dataset's table. A name that the database would change or cut off, that is in `selected`, or
-    that ends like a hash is shortened and ends in its hash.
+    """Return the name of a dataset's table. If the database would change the name or cut it off, or the name is in
+    `selected` or ends like a hash, return a shortened name with a hash at its end.
 
     Args:
         most_bytes: longest name that the database accepts, in bytes of UTF-8.

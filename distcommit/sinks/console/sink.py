@@ -26,7 +26,8 @@ _FILES = FileSink()
 
 
 class ConsoleSink(SettingsModel, SinkSettings):
-    """Publishes to files in temporary folders, which are deleted once some of their records are printed.
+    """Preview on the console: records are published to files in temporary folders, which are deleted once some records
+    are printed.
 
     Attributes:
         rows: number of records to print of each dataset and branch.

@@ -55,8 +55,8 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """Return lists, structs or maps as JSON texts, maps as lists of keys and values. Without `negative_zeros`, raise
-    RefusedError for `-0.0`."""
+    """Return lists, structs or maps as JSON texts; a map becomes a list of keys and values. Without `negative_zeros`,
+    raise RefusedError for `-0.0`."""
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
     if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):

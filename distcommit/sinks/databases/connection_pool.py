@@ -19,11 +19,11 @@ from distcommit.fs.database_tls import Tls
 from distcommit.sinks.base.target_connections import Connection
 
 _MAX_IDLE = 2
-"""Idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
+"""Most idle connections that a pool keeps: as many as a committer of prepared transactions uses."""
 IDLE_S = 30
-"""Seconds until an idle connection is closed; servers and firewalls wait longer."""
+"""Seconds without use until a connection is closed; servers and firewalls wait longer."""
 OLDEST_S = 600
-"""Seconds until a connection is closed, so that a new server address or certificate takes effect."""
+"""Age in seconds at which a connection is not used again, so that a new address or certificate takes effect."""
 WAIT_S = 10
 
 
@@ -71,7 +71,7 @@ class Lease:
     """A connection that one committer uses until `release` or `close`; later calls of these do nothing.
 
     Attributes:
-        is_new: whether it was opened for this lease.
+        is_new: whether the connection was opened for this lease.
     """
 
     _connection: Any
@@ -181,7 +181,6 @@ class _Pool:
         return True
 
     def _closes_in_time(self) -> bool:
-        """Start the timer; return False if the process can't start a thread, as on exit."""
         if self._timer is None:
             timer = threading.Timer(IDLE_S, self._close_in_time)
             timer.daemon = True
@@ -209,7 +208,7 @@ def lease(address: Address, password: str) -> Lease:
     """Lease a connection of this process and password.
 
     Raises:
-        TransientError: if all of the limit are leased for ten seconds.
+        TransientError: if `address.limit` connections are leased, and none of them is returned within ten seconds.
         Exception: the client's error if it can't connect.
     """
     return _pools.setdefault((address, os.getpid()), _Pool(address)).lease(password)

@@ -44,9 +44,9 @@ class LedgerTableCommitter(RowLoadingCommitter):
     Attributes:
         driver_error: base class of the driver's errors.
         identity_column: ledger column with the identity of a commit's table.
-        now: SQL expression of the present time.
+        now: SQL expression for the present time.
         row_columns: ledger columns that identify a row.
-        row_condition: SQL condition of one ledger row, with the `row_values`.
+        row_condition: SQL condition that selects one ledger row, with placeholders for `row_values`.
     """
 
     driver_error: ClassVar[type[Exception]]
@@ -62,7 +62,8 @@ class LedgerTableCommitter(RowLoadingCommitter):
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if it also concerns other requests."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other requests,
+        too."""
 
     @abstractmethod
     def count_rows(self, table: str, tag: int) -> int: ...
@@ -84,8 +85,8 @@ class LedgerTableCommitter(RowLoadingCommitter):
         return "" if row is None else str(row[0])
 
     def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
-        """Return locked ledger rows, and remember their tables. `sequences` have `LEDGER_COLUMNS`, the table's name,
-        and `identity_column`."""
+        """Return locked ledger rows, and remember their tables. Each sequence has the values of `LEDGER_COLUMNS`, the
+        table's name, and `identity_column`."""
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
         for row in sequences:
@@ -129,7 +130,6 @@ class LedgerTableCommitter(RowLoadingCommitter):
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of the dataset's rows; None without tags, or if the mode is not `append`."""
         if not self._settings.takes_back:
             return None
         tag = tag_of(self._context.store_id, dataset_urn, branch)

@@ -21,7 +21,7 @@ DELETED_AT = "_distcommit_deleted_at"
 """Column of the table of deleted keys: the time of the commit, in seconds since 1970."""
 DELETES = ("d", "delete")
 UPSERTS = ("c", "r", "u", "i", "create", "read", "update", "insert", "upsert")
-"""Values of the operation column, in any case."""
+"""Values of the operation column, in lower or upper case."""
 _ROW = "_distcommit_row"
 
 
@@ -32,7 +32,7 @@ class ChangeCheck(RowChecker):
     Attributes:
         keys: the key columns.
         operation: the operation column.
-        version: the version column; empty for none.
+        version: the version column; empty if rows have no version.
     """
 
     keys: tuple[str, ...]
@@ -40,7 +40,7 @@ class ChangeCheck(RowChecker):
     version: str
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return whether each change can be applied; the schema check covers missing columns."""
+        """Return whether each change can be applied. Missing columns are ignored; `check_schema` reports them."""
         passes = pa.repeat(pa.scalar(True), batch.num_rows)
         for key in self.keys:
             if key in batch.schema.names:
@@ -67,7 +67,7 @@ def is_operation_type(kind: pa.DataType) -> bool:
 
 
 def check_exact_keys(table: Table, keys: Sequence[str], remedy: str) -> None:
-    """Raise RefusedError if different keys could be equal in the table."""
+    """Raise RefusedError if the table could treat different keys as equal."""
     inexact = table.inexact_keys(keys)
     if inexact:
         raise RefusedError(
@@ -80,12 +80,12 @@ def check_exact_keys(table: Table, keys: Sequence[str], remedy: str) -> None:
 def apply_changes(
     table: Table, deleted: Table, changes: pa.Table, keys: Sequence[str], operation: str, newer: Newer, now_s: int
 ) -> None:
-    """Apply changes, sorted so that the newest of a key comes last.
+    """Apply changes to a table. The newest change of a key must come last.
 
     Args:
-        table: has all columns but the operation.
-        deleted: has the columns of `deleted_schema`.
-        changes: have known operations and no null keys.
+        table: the mirrored table, without the operation column.
+        deleted: the table of deleted keys.
+        changes: changes with known operations and no null keys.
         now_s: seconds since 1970.
     """
     last = _last_of_each_key(changes, keys)
@@ -111,7 +111,6 @@ def apply_changes(
 
 
 def deleted_schema(schema: pa.Schema, keys: Sequence[str], version: str) -> pa.Schema:
-    """Return the columns of the table of deleted keys."""
     names = [name for name in (*keys, *ORDER_COLUMNS, version) if name in schema.names]
     return pa.schema([*(schema.field(name) for name in names), pa.field(DELETED_AT, pa.int64())])
 

@@ -6,8 +6,8 @@ source's incarnation (`PART`), and its position there. Rows are compared as foll
 - Of two rows of one partition, the one with the later position is newer, whichever branch it came through.
 - Positions of files and lists are counted from the watermark on, so they are compared within one epoch only.
 - Other pairs of rows have no order in the source. The row that is read now is newer.
-- A row that is reprocessed from error files has the epoch of its first read, and is newer only than rows of older
-  epochs of its dataset.
+- A row that is reprocessed from error files has the epoch of its first read. It is newer only than rows of the same
+  dataset with older epochs.
 - If the sink names a `version` column, its values are compared instead, and tables have none of the four columns.
 """
 
@@ -27,8 +27,8 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""The four columns, in the order in which an UPDATE must set them if assignments see earlier ones: once the position is
-set, the present row counts as not newer."""
+"""The four columns, in the order in which an UPDATE must set them if its assignments see columns that are already set.
+Once the position is set, the condition stays true for the other columns."""
 
 Named = Callable[[str], str]
 
@@ -38,7 +38,7 @@ class Newer:
     """The SQL condition under which a row replaces another row.
 
     Attributes:
-        version: column whose greater value is newer; empty to compare rows by origin.
+        version: column whose greater value is newer; empty to compare rows by the four columns.
         is_reprocessed: whether the rows come from error files.
         is_by_reading: whether positions count records read, so that they are comparable within one epoch only.
     """

@@ -35,7 +35,7 @@ class RowLoadingCommitter(TableCommitter):
 
     Attributes:
         forgotten: ledger column to set to null so that a recreated table counts as the old one.
-        exact_keys: how an operator makes a table compare its keys by bytes.
+        exact_keys: instruction to the operator, after which a table compares its keys by bytes.
     """
 
     forgotten: ClassVar[str] = "target"
@@ -47,7 +47,8 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against ALTER, or None. Raises RefusedError if it is not a transactional table."""
+        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it is not
+        transactional."""
 
     @abstractmethod
     def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> Table:
@@ -62,7 +63,7 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def has_commits_of_others(self, target: str, tag: int) -> bool:
-        """Return whether another store, dataset or branch than the tag's has committed to the table."""
+        """Return whether a store, dataset or branch with another tag has committed to the table."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         settings, table, deleted = self._settings, None, None
@@ -91,7 +92,7 @@ class RowLoadingCommitter(TableCommitter):
                 table.copy(batches)
 
     def _check_operation(self, request: CommitRequest) -> None:
-        """Raise RefusedError if the rows were staged for another kind of mode than the sink now has."""
+        """Raise RefusedError if the rows were staged with another `operation` than the sink has now."""
         expected = self._settings.operation if self._settings.mode == "mirror" else ""
         for info in request.infos:
             staged = info.get("operation", "")
@@ -177,8 +178,8 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it was recreated since a
-        commit, or is missing and may not be created."""
+        """Return the dataset's table, locked, after creating a missing one. Raises RefusedError if the table was
+        recreated since a commit, or is missing and may not be created."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
@@ -212,8 +213,8 @@ class RowLoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """Return a ledger row from values of `LEDGER_COLUMNS`. `covered` may be JSON or decoded, in version 1 a list.
-    Raises UnknownVersionError or CorruptError for `covered`."""
+    """Return a ledger row from values of `LEDGER_COLUMNS`. `covered` is a list (version 1), as JSON or decoded. Raises
+    UnknownVersionError or CorruptError if `covered` can't be read."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
     try:
         plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
@@ -249,7 +250,7 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
 
 
 def columns_to_empty(names: Sequence[str], columns: Mapping[str, Any]) -> list[str]:
-    """Return the table's columns without a default that rows lack."""
+    """Return the columns that have no default and that the rows lack."""
     return [name for name, column in columns.items() if name not in names and not column.has_default]
 
 
@@ -303,11 +304,12 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table. It survives ALTER TABLE, but not recreation."""
+    """Return a random text for the definition of a created table. ALTER TABLE keeps it; a recreated table has
+    another."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 
 def identity_in(definition: str) -> int:
-    """Return the 60-bit number of the mark; 0 without one."""
+    """Return the 60-bit number of `new_identity` from a table's definition; 0 if it has none."""
     mark = _IDENTITY.search(definition)
     return int(mark[1], 16) if mark else 0

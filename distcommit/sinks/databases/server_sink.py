@@ -27,7 +27,7 @@ from distcommit.sinks.databases.two_phase_commit.prepared_row_writer import Prep
 from distcommit.sinks.databases.two_phase_commit.prepared_transactions import TwoPhaseCommitter
 
 LOCK_TIMEOUT_S = 10
-"""Longest wait of a statement for a lock, in seconds; a later call repeats it."""
+"""Longest wait of a statement for a lock, in seconds; a later call repeats the statement."""
 IDLE_TIMEOUT_S = 60
 """Seconds without a statement after which the server ends a session and its locks."""
 
@@ -144,7 +144,6 @@ class ServerSink(TableSink):
         return committing_by(leased, lambda leased: create(leased, self, context))
 
     def lease(self, context: CommitterContext) -> Lease:
-        """Lease a connection, and count it if it is new."""
         address = Address(self._driver().client, self.url, self.tls, self.max_connections)
         leased = lease(address, self.password_text)
         if leased.is_new:
@@ -172,8 +171,8 @@ class Driver(NamedTuple):
 
     Attributes:
         client: functions for connections.
-        committer: called with lease, sink and context.
-        two_phase: committer of prepared transactions, called likewise.
+        committer: opens a committer from lease, sink and context.
+        two_phase: opens a committer of prepared transactions from lease, sink and context.
         require_prepared: raises ConfigurationError if the server does not allow prepared transactions; None if all do.
         require_rights: raises SinkUnavailableError if the user can't write the ledger; None if the server is not asked.
     """
@@ -187,6 +186,5 @@ class Driver(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
-    """Announce a run to the server, once in each process."""
     with releasing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)

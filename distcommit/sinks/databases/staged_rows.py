@@ -17,7 +17,7 @@ from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.newer_rows import with_positions
 
 FILE_BYTES = 16 << 20
-"""Size in bytes, before compression, at which a file is closed."""
+"""Size of rows in bytes, before compression, at which a file is written."""
 
 
 class StagedRows(CoveringWriter):
@@ -117,8 +117,8 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
 
 
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yield a staged file's rows, as lists of batches with one schema. Raises LostError if the file is missing or does
-    not have this xxh3-64, and OSError if it can't be read now."""
+    """Yield a staged file's rows, as lists of batches with one schema. Raises LostError if the file is missing or its
+    xxh3-64 is not `checksum`, and OSError if the file can't be read now."""
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:

@@ -1,5 +1,5 @@
-"""Base class of committers that commit rows and ledger rows of many datasets in one transaction, each at its
-savepoint."""
+"""Base class of committers that commit rows and ledger rows of many datasets in one transaction, with a savepoint for
+each dataset."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
 """Table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
-"""Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
+"""Most requests in one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand
+tables."""
 _TRIES = 3
 
 
 class CollisionError(Exception):
-    """The database has rolled back because of a conflict; a retry may succeed."""
+    """Rollback by the database because of a conflict; a retry may succeed."""
 
 
 class RefusedError(Exception):
-    """Rows can't be written unless they or the table are changed. The text names the reason and the remedy."""
+    """Error of rows that can't be written unless the rows or the table are changed. Its text has reason and remedy."""
 
 
 class _NotAtomicError(Exception):
@@ -58,7 +59,7 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
-        """Open a savepoint, which an exception rolls back to."""
+        """Open a savepoint. An exception rolls back to it."""
 
     @abstractmethod
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
@@ -66,7 +67,7 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the text that this ledger got when it was created; empty if it was removed."""
+        """Return the random text that the ledger got when it was created; empty if the text was removed."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
@@ -82,15 +83,15 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if it also concerns other requests."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other requests,
+        too."""
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
-        """Roll back prepared rows of an uncommitted request. Raises ConflictError, without any change, if visible rows
-        can't be deleted."""
+        """Roll back prepared rows of an uncommitted request. Raises ConflictError if visible rows can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
-        """Raise LostError if staged or prepared rows are gone. Called for all requests of an atomic commit before the
-        first is loaded."""
+        """Raise LostError if prepared rows are gone. Called for all requests of an atomic commit before the first is
+        loaded."""
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         """Delete rows that `locked` inserted, if the transaction has written no ledger rows for these keys."""

@@ -22,17 +22,17 @@ class Table(Protocol):
         """A number that changes when the table is recreated, if the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes these rows and their tags. With `add_columns`, add missing columns. Otherwise
-        raises RefusedError."""
+        """Check that the table takes these rows and their tags. With `add_columns`, first add missing columns and widen
+        numbers. Raises RefusedError if the rows do not fit."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema; raises RefusedError if a value does not fit or rows are missing."""
+        """Insert batches of one schema. Raises RefusedError if a value does not fit or the table drops rows."""
 
     def upsert(
         self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer, *, whole: bool = False
     ) -> None:
         """Replace rows with the same keys by newer ones; the last of several new rows counts. With `whole`, columns
-        that new rows lack become null or their default. Raises the errors of `copy`, and RefusedError for a null
+        without a default that new rows lack become null. Raises the errors of `copy`, and RefusedError for a null
         key."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
@@ -43,10 +43,10 @@ class Table(Protocol):
         of `upsert`."""
 
     def delete_before(self, column: str, value: int) -> None:
-        """Delete rows with a lower value in an integer column."""
+        """Delete rows whose value of an integer column is below `value`."""
 
     def inexact_keys(self, keys: Sequence[str]) -> list[str]:
         """Return the columns in which different texts can be equal."""
 
     def present(self, batch: pa.RecordBatch, keys: Sequence[str]) -> list[int]:
-        """Return the indices of rows whose keys the table has."""
+        """Return the indices of the batch's rows whose keys the table has."""

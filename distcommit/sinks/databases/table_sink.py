@@ -34,7 +34,7 @@ ANOTHER_TARGET = (
 
 
 class TableSink(StoredName, GroupsByTable, SinkSettings):
-    """Rows go to one table for each dataset, or to one table for all datasets.
+    """Tables of a database: one for each dataset, or one for all datasets.
 
     Attributes:
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
@@ -117,7 +117,6 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     def table_of(self, dataset_urn: str) -> str: ...
 
     def deleted_table_of(self, dataset_urn: str) -> str:
-        """Return the table of deleted keys."""
         return self.model_copy(update={"table": f"distcommit_deleted_{self.table}"}).table_of(dataset_urn)
 
     @property
@@ -126,7 +125,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def version_warning(self) -> str:
-        """A line for `check_connection` if changes are ordered by their position in the log."""
+        """A warning for `check_connection` if changes are ordered by the column `_position`; otherwise empty."""
         if self.mode != "mirror" or self.version != _LOG_POSITION:
             return ""
         return (
@@ -155,11 +154,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def has_order_columns(self) -> bool:
-        """Whether rows are compared by the order columns."""
         return self.by_keys and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if a key or version column is missing or unsuitable, or a name is reserved."""
+        """Raise ConfigurationError if a key, version or operation column is missing or unsuitable, or a name is
+        reserved."""
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
@@ -217,8 +216,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the ledger's identity, or raises TransientError. It is cached for the last 64
-        runs."""
+        """Return a function that returns the ledger's identity, or raises TransientError. A process caches the
+        identities of the last 64 runs."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 

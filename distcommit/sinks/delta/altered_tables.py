@@ -1,7 +1,7 @@
-"""Tables that were altered after writing data files.
+"""Detection of Delta tables that were altered after data files were written.
 
-Delta reads data files by the names of columns. Added columns that may be null are accepted, and so is a column that was
-dropped and added again in the same type.
+Delta reads data files by the names of columns. Added columns that may be null are accepted. So is a column that was
+dropped and added again with the same type.
 """
 
 from __future__ import annotations

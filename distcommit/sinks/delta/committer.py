@@ -1,4 +1,4 @@
-"""Committer to Delta tables, with one version for each table and call."""
+"""Committer to Delta tables, which creates one version for each table and call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_re
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and ledger files: `put` by tries on `version`, and `superseded` by the commit."""
+    """The requests for one table, ledger files that tries on `version` wrote (`put`), and those that are
+    `superseded`."""
 
     put: list[str] = field(default_factory=list)
     version: int = -1
@@ -130,7 +131,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
     def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
-        """Return and log files of the present version, and removed ones in older versions."""
+        """Return and log the files that the present or an older version of the table has."""
         removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}

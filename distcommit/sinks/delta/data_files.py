@@ -12,7 +12,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition value as in the log; raises ValueError for an empty text, which is read as null."""
+    """Return a partition value as the log stores it. Raises ValueError for an empty text, which is read as null."""
     match value:
         case None:
             return None
@@ -26,8 +26,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file. It has no column bounds, because deltalake would then skip the file in
-    queries of later columns."""
+    """Return the action that adds a file. It has no bounds of columns, because with bounds deltalake would skip the
+    file in queries of columns that were added later."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],

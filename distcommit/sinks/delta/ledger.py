@@ -1,7 +1,6 @@
-"""A Delta table's ledger: an app transaction (name and number) for each store names the file with the ledger's text.
-
-It outlives old log entries, and, unlike a property, can be set in one commit with data. The number is the beginning of
-the file's SHA-256.
+"""A Delta table's ledger. For each store, an app transaction (name and number) of the table names the file with the
+ledger's text. The transaction outlives old log entries, and, unlike a property, can be set in one commit with data. Its
+number is the beginning of the file's SHA-256.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class _File(LedgerFile, frozen=True, kw_only=True):
     """The file that a transaction names.
 
     Attributes:
-        text: text of the ledger, as `Ledgers.read` takes it.
+        text: text of the ledger, which `Ledgers.read` decodes.
     """
 
     text: str
@@ -37,8 +36,8 @@ class LedgerChange:
 
     Attributes:
         transaction: name and number of the app transaction.
-        put: files that were written for it.
-        superseded: files that become unused once it is committed.
+        put: files that were written for the change.
+        superseded: files that become unused by the change.
     """
 
     transaction: tuple[str, int]
@@ -55,8 +54,8 @@ class TableLedgers:
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the loaded version's ledger, whose `files` begin with the transaction's. Raises UnknownVersionError,
-        CorruptError for a missing or damaged file, and OSError if it can't be read now."""
+        """Return the ledger of the loaded version. Its `files` begin with the file that the transaction names. Raises
+        UnknownVersionError, CorruptError for a missing or damaged file, and OSError if a file can't be read now."""
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})

@@ -1,6 +1,6 @@
 """The location of Delta tables: a local folder or an S3 prefix.
 
-On S3 deltalake commits; this package's client writes data files, because it can delete unfinished uploads.
+On S3, deltalake writes the log, and distcommit's client writes data files, because it can delete unfinished uploads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Location(Protocol):
     parallel_calls: int
 
     def uri(self, path: str) -> str:
-        """Return a path for deltalake."""
+        """Return a path's URI for deltalake."""
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder; empty if it does not exist."""
@@ -43,10 +43,10 @@ class Location(Protocol):
     def columns_of(self, path: str) -> pa.Schema: ...
 
     def create(self, path: str) -> pa.NativeFile:
-        """Create a file, which on S3 exists once it is closed."""
+        """Create a file. On S3 it exists once it is closed."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it exists, and parts of an unfinished upload."""
+        """Delete a file if it exists, and parts of its unfinished upload."""
 
     def check(self) -> None:
         """Raise SinkUnavailableError unless the location is usable."""
@@ -55,7 +55,7 @@ class Location(Protocol):
 
 
 def opened(location: str) -> Location:
-    """Open a location; a process keeps the last eight clients."""
+    """Open a location. A process keeps the last eight open."""
     return _opened(location, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
@@ -65,7 +65,7 @@ def _opened(location: str, process: int, endpoint: str) -> Location:
 
 
 class InFolder:
-    """A local folder, which is never created, because its disk may not be mounted."""
+    """A local folder. A missing folder is not created, because its disk may not be mounted."""
 
     parallel_calls = 1
 
@@ -94,7 +94,6 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file; raises ConfigurationError or OutsideRootError for a path out of the location."""
         check_relative(path)
         with contextlib.suppress(FileNotFoundError):
             RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))

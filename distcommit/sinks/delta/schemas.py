@@ -42,7 +42,7 @@ _REFUSED = {
     "delta.enableIcebergCompatV1": "files are written by other rules",
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
-"""Settings that prevent exactly-once commits, with the reason."""
+"""Table settings that the sink does not support, with the reason."""
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 """Metadata of columns whose values a writer must check or generate."""
 

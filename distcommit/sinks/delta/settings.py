@@ -11,7 +11,7 @@ from distcommit.sinks.table_formats.data_files import local_path
 
 
 class DeltaSettings(DataFileSink):
-    """The Delta tables of datasets, and how missing ones are created.
+    """The Delta tables of datasets, and the creation of missing tables.
 
     Attributes:
         location: folder with a folder for each table: an absolute path of a mounted file system, or s3://BUCKET/prefix.

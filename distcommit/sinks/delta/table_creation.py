@@ -1,4 +1,4 @@
-"""Creation of Delta tables and of columns."""
+"""Creation of Delta tables, and addition of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, misfit
 _TRIES = 20
 _NO_COLUMN = "no column "
 _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-"""Types of partition columns, whose values have exactly one text."""
+"""Types of partition columns: each of their values has exactly one text."""
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:

@@ -1,6 +1,6 @@
-"""Delta tables, which are changed only on exactly the version that was loaded.
+"""Access to Delta tables. A change is committed only on the version that was loaded.
 
-deltalake's own retry is disabled.
+So deltalake's own retry is disabled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version, or None. Raises SinkUnavailableError if the location is missing or unavailable."""
+        """Load the present version; None if there is none. Raises SinkUnavailableError if the location is missing or
+        unavailable."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -74,5 +75,4 @@ class DeltaTables:
 
 
 def table_id(table: DeltaTable) -> str:
-    """Return an id that changes if the table is recreated."""
     return str(table.metadata().id)

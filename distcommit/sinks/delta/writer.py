@@ -1,4 +1,4 @@
-"""Writers of data files, which belong to a Delta table once they are committed."""
+"""Writer of data files, which belong to a Delta table once they are committed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files in the table's folder, without folders for partitions."""
+    """Data files of all partitions directly in the table's folder."""
 
     def __init__(
         self,

@@ -8,7 +8,8 @@ It is computed from Arrow data before writing, and again after reading. So it co
 - names of columns and of struct fields, and which values are null;
 - the bytes of text and binary values;
 - numbers by value and not by width (all NaN are equal, and -0.0 is 0.0); decimals by their digits without the scale;
-- dates, times, timestamps and durations by their number in the stored unit (seconds as milliseconds), without zone;
+- dates, times, timestamps and durations by their number in the stored unit, without zone (times and timestamps in
+  seconds as milliseconds, dates as days);
 - lists and maps with lengths and order, structs with their fields;
 - the values of dictionaries, and the storage of extension types.
 
@@ -59,7 +60,6 @@ def as_text(total: int) -> str:
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """Return a hash of each row's values, which the caller mixes with `_mixed`."""
     retained: list[tuple[str, pa.Array, _Hashes]] = []
     for name, result in zip(names, columns, strict=True):
         column = _plain(result)
@@ -103,7 +103,6 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """Return a number for each value; None if none is covered."""
     if array.null_count == len(array):
         return None
     existing = array.type.id

@@ -73,20 +73,19 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
         kind: `data`, or `rejected` for a file of the error branch.
         holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
-            attempt may have further ones.
+            attempt may have further holes.
         incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
         content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
         branches: all branches of the job.
         makes_several: whether one input record may have several output records.
-        stripped: whether the records lack the columns with their own offsets.
+        stripped: whether the file lacks the columns with the records' source offsets.
         filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
             of the attempt.
         filtered_by: number of records that each converter or checker filtered out.
         number: number of the file among those of the attempt and branch, from 1.
-        replaces: epochs of the error files whose reprocessed records are in this file, or of the files that were
-            compacted into it, and of the files that had the records before; empty for records that were read from the
-            source.
+        replaces: epochs of all files that had these records before: error files that were reprocessed, or files that
+            were compacted into this one. It is empty for records that were read from the source.
         publish: how the file replaces older files, which a tombstone of the same epoch names
             (`stores.folders.tombstones`); empty if it was added, or reprocessed.
         checksum: xxh3-64 of the footer without this field, as 16 hexadecimal digits; empty in a decoded footer.
@@ -121,7 +120,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """Return a file's footer, or None. Raises UnknownVersionError or CorruptError."""
+        """Return a file's footer; None if it has none. Raises UnknownVersionError or CorruptError."""
         text = metadata.get(METADATA_KEY)
         if text is None:
             return None
@@ -148,7 +147,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Raise CorruptError if the checksum differs; Parquet's own cover only pages."""
+    """Raise CorruptError if the checksum differs. Parquet's own checksums cover only pages."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -162,8 +161,8 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read a file's footer. Return None for other names, and for files without one, such as truncated JSON lines and
-    CSV. Raises FileNotFoundError, CorruptError and UnknownVersionError."""
+    """Read a file's footer. Return None for an unknown ending, or a file without footer, such as truncated JSON lines
+    and CSV. Raises FileNotFoundError, CorruptError and UnknownVersionError."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -197,13 +196,14 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
 def read_batches(
     fs: FileSystem, path: str, columns: Collection[str] | None = None, predicate: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
+    """Yield the records of a file. A Parquet file is read in parts. Raises the errors of `read_records`.
 
     Args:
         fs: the file system.
         path: the file's path.
         columns: columns to read of a Parquet file; other formats return all.
-        predicate: condition of the records to read. It only skips Parquet row groups whose statistics exclude it.
+        predicate: condition of the records to read. Only Parquet row groups whose statistics exclude the condition are
+            skipped.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -226,7 +226,6 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def has_columns_in_footer(path: str) -> bool:
-    """Return whether `look_into` reads only the footer."""
     return _form_of(path) == "parquet"
 
 

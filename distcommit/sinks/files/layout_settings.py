@@ -40,7 +40,7 @@ class SortKey(SettingsModel):
 
 
 class ColumnSettings(SettingsModel):
-    """Encoding of a column of Parquet files. Missing settings are those of all columns. ORC has `bloom_filter` only.
+    """Encoding of a column of Parquet files. For missing settings those of the file apply. ORC has `bloom_filter` only.
 
     Attributes:
         encoding: Parquet's encoding; it excludes a dictionary.
@@ -117,7 +117,6 @@ class FileLayout(SettingsModel):
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Partitions, from the outermost folder on."""
         partition_by = self.partition_by
         return () if partition_by is None else partition_by if isinstance(partition_by, tuple) else (partition_by,)
 
@@ -149,7 +148,6 @@ class FileLayout(SettingsModel):
         return None
 
     def required_columns(self) -> Sequence[str]:
-        """Return the columns that the settings name."""
         by = [
             partition.column if isinstance(partition, TimePartition) else partition.field
             for partition in self.partitions

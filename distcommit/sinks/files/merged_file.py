@@ -32,7 +32,7 @@ _COPIED_BYTES = 8 << 20
 def merged_footer(identity: AttemptIdentity, footers: Sequence[Footer]) -> Footer:
     """Return the footer of a merged file, from footers with equal branch, branches and incarnation.
 
-    `replaces` names their epochs, so that audits and rebuilds do not take the records for new ones.
+    `replaces` names the epochs of the merged files, so that audits and rebuilds do not count the records twice.
     """
     first, filtered, filtered_by = footers[0], dict[str, OffsetSets](), dict[str, int]()
     for footer in footers:
@@ -125,7 +125,6 @@ def write_merged_file(
 
 
 def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, *, row_group_bytes: int) -> ClosedFile:
-    """Write the records, as a whole with `row_group_bytes` 0."""
     try:
         file.add(pa.RecordBatch.from_pylist([], schema=file.schema), 0)
         for batch in batches:
@@ -139,8 +138,8 @@ def _written(file: OpenFile, batches: Iterable[pa.RecordBatch], footer: Footer, 
 
 
 def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Footer) -> FileStatus:
-    """Copy a verified file to staging, and close it. If staged files can be read, compare the bytes. Raise CorruptError
-    if the bytes are others."""
+    """Copy a verified file to staging, and close the copy. If staged files can be read, read it back. Raise
+    CorruptError if the copy has other bytes."""
     staged = fs.create(path, target)
     try:
         with Path(closed.path).open("rb") as spooled:
@@ -161,7 +160,6 @@ def _copy(closed: ClosedFile, fs: FileSystem, path: str, target: str, footer: Fo
 def _require_conserved(
     fs: FileSystem, path: str, schema: pa.Schema, expected: Footer, provenance: Provenance | None
 ) -> None:
-    """Raise CorruptError if the file's records are not the expected ones."""
     records, content, offsets = 0, 0, OffsetSets()
     has_offsets = provenance is not None and not expected.stripped and bool(expected.offsets)
     for batch in read_batches(fs, path):

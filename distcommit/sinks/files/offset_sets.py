@@ -1,6 +1,7 @@
 """Exact sets of source offsets by source partition.
 
-They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): any gap-free range takes 27 bytes.
+They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec). A gap-free range within an aligned
+block of 65,536 offsets takes 27 bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Text(msgspec.Struct):
 
 
 class OffsetSets:
-    """A set of offsets (0 to 2^63 - 1) for each source partition; empty ones do not count."""
+    """A set of offsets (0 to 2^63 - 1) for each source partition. Partitions without offsets do not count."""
 
     __slots__ = ("_sets",)
 
@@ -144,7 +145,7 @@ class OffsetSets:
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """Return one line of ASCII JSON, which may differ for equal sets."""
+        """Return one line of JSON. Equal sets may have different texts."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])

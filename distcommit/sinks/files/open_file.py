@@ -47,7 +47,7 @@ class ClosedFile:
         path: absolute path of the staged file.
         final_path: path below the output at which it will be published.
         status: status of the staged file after its last byte was written.
-        checksum: xxh3-64 of its bytes.
+        checksum: xxh3-64 of the file's bytes.
         records: number of rows.
         content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
     """
@@ -64,8 +64,8 @@ class OpenFile:
     """A file of one schema, which is created with its first bytes.
 
     Args:
-        path: absolute path where it is written.
-        target: absolute path where it will be published.
+        path: absolute path at which the file is written.
+        target: absolute path at which the file will be published.
         final_path: `target` relative to the output.
         sort_by: columns and orders (`ascending`, `descending`).
     """
@@ -124,7 +124,8 @@ class OpenFile:
         """Write waiting rows and footer, and close the file without syncing.
 
         Args:
-            origin: the footer for published rows, whose records and content sum are replaced.
+            origin: the footer of merged rows, whose records and content sum are replaced. By default the attempt's
+                footer is written.
         """
         rows = self._pop_waiting()
         staged = self._begin()

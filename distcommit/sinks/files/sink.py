@@ -51,7 +51,7 @@ _OTHER_PARTITIONS = (
 
 
 class AccessSettings(SettingsModel):
-    """Permissions of published files. Missing ones are set by the file system.
+    """Permissions of published files. For missing settings the file system decides.
 
     Attributes:
         mode: octal digits in quotes: `"0640"`.
@@ -79,7 +79,7 @@ class AccessSettings(SettingsModel):
 
 
 class FileSink(FileLayout, SinkSettings):
-    """Publishes records as files of the job's output by renaming them; each dataset has a folder of its own.
+    """Files in the job's output, which are published by renaming them. Each dataset has a folder of its own.
 
     Attributes:
         access: mode, owner and group of published files.
@@ -115,7 +115,7 @@ class FileSink(FileLayout, SinkSettings):
         return folder_names(self.partitions)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the partitions, which `replace_partitions` binds: after a change, old files in other folders would
+        """Return the partitions, which must not change with `replace_partitions`: old files in other folders would
         stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
@@ -181,7 +181,7 @@ class AttemptFiles(SinkWriter):
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Record offsets without a source record in the footer of an open file, or of the next one."""
+        """Record offsets without a source record in the footer of an open file, or of the next file."""
         if self._files:
             next(iter(self._files.values())).add_holes(holes)
         else:
@@ -200,7 +200,7 @@ class AttemptFiles(SinkWriter):
         return True
 
     def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
-        """Record filtered records, if necessary in a file of this schema without records."""
+        """Record filtered records as `note_filtered`. Without written records, the new file has this schema."""
         self._newest = self._newest or ("", schema)
         self.note_filtered(filtered)
 

@@ -44,8 +44,8 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in order, with its path. Raises ConfigurationError for an unsuitable column, or a
-    value that is too long for a name."""
+    """Yield each folder's path and its rows in order. Raises ConfigurationError for an unsuitable column, or a value
+    that is too long for a folder's name."""
     if not partitions:
         yield "", batch
         return

@@ -54,7 +54,7 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in order; raises ConfigurationError if the column is missing or not of
+    """Yield each folder's name and its rows in order. Raises ConfigurationError if the column is missing or has no
     timestamps."""
     if batch.num_rows == 0:
         return
@@ -93,7 +93,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Return the end of a folder's time in ms since 1970; None for other folders."""
+    """Return the end of a time folder in ms since 1970; None for other folders."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
@@ -133,7 +133,6 @@ def _seconds(column: pa.Array) -> _Longs:
 
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
-    """Return each instant's local year, month, day or hour since 1970, or `_NEVER`."""
     existing = (seconds >= _FIRST_S) & (seconds < _END_S)
     if not existing.all():
         seconds = np.where(existing, seconds, 0)

@@ -1,6 +1,7 @@
-"""Tables that were altered after writing data files, which Iceberg reads by column ids.
+"""Detection of Iceberg tables that were altered after data files were written.
 
-A column that was dropped and added again has another id, so that readers would find NULL.
+Iceberg reads data files by column ids. A column that was dropped and added again has another id, so readers would get
+NULL.
 """
 
 from __future__ import annotations

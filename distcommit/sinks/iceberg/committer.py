@@ -1,4 +1,4 @@
-"""Committer to many Iceberg tables, with one snapshot for each table and call."""
+"""Committer to Iceberg tables, which creates one snapshot for each table and call."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def plain_file(
     spec: PartitionSpec,
     schema: Schema,
 ) -> dict[str, Any]:
-    """Return a data file for a commit info, with packed statistics."""
+    """Return a data file's entry for a commit info, with packed statistics."""
     values = zip(_types(spec, schema), partition._data, strict=True)
     return {
         "path": path,
@@ -58,7 +58,7 @@ def plain_file(
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return the manifest's data file; it was written with `spec` and `schema`."""
+    """Return the manifest's data file for an entry of `plain_file`, which was written with `spec` and `schema`."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)

@@ -1,4 +1,4 @@
-"""A new snapshot of a table, which is never retried on another version than the one it was created from."""
+"""A new snapshot of a table. It is only committed on the version of the table that it was created from."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return True if other commits have surely taken the snapshot's place. Older snapshots may be expired or not
+        """Return True if other commits have surely replaced the snapshot; False if older snapshots are expired or not
         listed."""
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
@@ -120,7 +120,7 @@ class NewSnapshot:
         return current == before.current_snapshot_id and 0 < existing == newer
 
     def delete_files(self) -> None:
-        """Delete the written files, which no version of the table may have."""
+        """Delete the written files. No version of the table may have the snapshot."""
         for path in self.written:
             with contextlib.suppress(Exception):  # removal of orphan files deletes it
                 self.table.io.delete(path)

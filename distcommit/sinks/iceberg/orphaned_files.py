@@ -1,7 +1,7 @@
-"""Data files of aborted attempts, of which those in no snapshot are deleted.
+"""Deletion of aborted attempts' data files that are in no snapshot.
 
-A store that was restored from a copy considers attempts aborted that the table has committed since. A file's note has
-the table's sequence number at its creation; any snapshot with the file has a greater one.
+A store that was restored from a copy may consider attempts aborted whose files the table has. The note of a data file
+has the table's sequence number when the file was created; any snapshot with the file has a greater one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLIENT = {
     **{"client.secret-access-key": "aws_secret_access_key", "s3.secret-access-key": "aws_secret_access_key"},
     **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
 }
-"""Catalog settings for a bucket's client; later ones win."""
+"""Catalog settings with their options for a bucket's client; of several, the last counts."""
 
 
 def note_of(table: Table) -> tuple[str, str]:
@@ -79,7 +79,6 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
 
 
 def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Return the paths that this version has, from all of its manifests."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()
@@ -88,8 +87,8 @@ def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> se
 
 
 def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
-    """Delete data files, if they exist, and in S3 parts of unfinished uploads. Local files must be below a folder of
-    `table`."""
+    """Delete data files that exist, and in S3 parts of unfinished uploads. Local files that are not below a folder of
+    `table` are skipped."""
     locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
     options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
@@ -122,7 +121,6 @@ def _folder_of(path: str, locations: Iterable[str]) -> str:
 
 
 def _plain(location: str) -> str:
-    """Return a location without the scheme, which differs between engines."""
     parts = urlsplit(location)
     return (f"/{parts.netloc}{parts.path}" if parts.scheme in _S3 else parts.path).rstrip("/")
 
@@ -133,8 +131,8 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Yield each manifest of all snapshots after this sequence number. Those of format version 1 have the number 0 and
-    are included."""
+    """Yield each manifest of the snapshots after this sequence number. Snapshots of format version 1 have the number 0
+    and are included."""
     visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

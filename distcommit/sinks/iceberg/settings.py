@@ -51,7 +51,7 @@ class CatalogSettings(SettingsModel):
 
 
 class IcebergSettings(DataFileSink):
-    """The Iceberg tables of datasets, and how missing ones are created.
+    """The Iceberg tables of datasets, and the creation of missing tables.
 
     Attributes:
         catalog: the catalog of the tables.
@@ -80,7 +80,7 @@ class IcebergSettings(DataFileSink):
 
 
 def term_of(term: str) -> tuple[str, str]:
-    """Return column and transform of a term such as `day(time)` or `key`; raises ValueError for others."""
+    """Return column and transform of a term such as `day(time)` or `key`. Raises ValueError for an invalid term."""
     match = _TERM.fullmatch(term.strip())
     if match is None:
         raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))

@@ -1,4 +1,4 @@
-"""Writers of data files, which belong to an Iceberg table once a snapshot has them."""
+"""Writer of data files, which belong to an Iceberg table once a snapshot has them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,6 @@ def _can_be_folders(partition: PartitionKey) -> bool:
 
 
 def _sort_keys(table: Table) -> list[tuple[str, str]]:
-    """Return columns and directions to sort by; empty if the order uses transforms."""
     keys: list[tuple[str, str]] = []
     schema = table.schema()
     for field in table.sort_order().fields:

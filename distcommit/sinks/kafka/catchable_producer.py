@@ -1,4 +1,4 @@
-"""A producer that raises only exceptions, and can be closed at once."""
+"""A Kafka producer that raises only exceptions, and can be closed without waiting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException, Producer
 
 
 def raising(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a client's method: some fatal errors are KafkaError, which is not an exception, so a thread pool would wait
-    forever."""
+    """Wrap a method of the client, which raises some fatal errors as KafkaError. That is not an exception, so a thread
+    pool would wait forever."""
 
     @wraps(call)
     def calling(producer: CatchableProducer, *arguments: Any, **options: Any) -> Any:
@@ -46,7 +46,7 @@ class CatchableProducer:
     _purge = raising(Producer.purge)
 
     def close(self) -> None:
-        """Drop unsent messages and close; the client's own `close` would wait for unavailable brokers."""
+        """Drop unsent messages and close the client. The client's own `close` would wait for unavailable brokers."""
         with suppress(KafkaException):
             if len(self):
                 self._purge()

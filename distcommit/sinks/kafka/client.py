@@ -47,7 +47,7 @@ class KafkaTarget:
     """The cluster, the settings of clients, and the ledger topic.
 
     Attributes:
-        brokers: `host:port` of some, separated by commas.
+        brokers: `host:port` of some brokers, separated by commas.
         client: settings of librdkafka; values are masked in messages.
         ledger: topic of the ledger.
         ids: number of transactional ids and of ledger partitions.
@@ -67,7 +67,7 @@ class KafkaTarget:
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
-        """Return a producer, which the caller must close."""
+        """Return a transactional producer, which the caller must close."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
@@ -86,8 +86,8 @@ class KafkaTarget:
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Return values or KafkaExceptions of an admin client's requests. Raises TransientError if one takes too long;
-        it may have been executed."""
+        """Return the result or the KafkaException of each request of an admin client. Raises TransientError if an
+        answer takes too long; the request may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
@@ -168,7 +168,7 @@ class KafkaTarget:
     def readable_rows(
         self, admin: AdminClient, number: int
     ) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
-        """Return valid rows and problems of invalid ones; waits and raises as `rows` otherwise."""
+        """Return the valid rows, and the errors of invalid rows, by key. Otherwise waits and raises as `rows`."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, number)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -185,7 +185,8 @@ class KafkaTarget:
         return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
-        """Return the number of committed messages; None if some may have been deleted. Waits and raises as `rows`."""
+        """Return the number of committed messages; None if messages may have been deleted. Waits and raises as
+        `rows`."""
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
@@ -205,7 +206,8 @@ class KafkaTarget:
             return sum(1 for _ in messages)
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
-        """Yield committed messages below these end offsets, and maybe more. Raises TransientError without progress."""
+        """Yield committed messages below these end offsets, and maybe later ones. Raises TransientError without
+        progress."""
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
@@ -253,7 +255,6 @@ class KafkaTarget:
         return result
 
     def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
-        """Return an offset that counts open transactions, too."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
         futures = admin.list_offsets({log: spec}, isolation_level=isolation, request_timeout=timeout_s)
@@ -264,8 +265,6 @@ class KafkaTarget:
 
 
 class _Log:
-    """Receiver of librdkafka's log messages."""
-
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
 
@@ -309,8 +308,8 @@ def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
 
 
 def cluster_id(target: KafkaTarget) -> str:
-    """Return the id of the cluster; empty if it has none. Raises TransientError if no broker answers in time. Its text
-    has the brokers' reason if they reject the credentials."""
+    """Return the id of the cluster; empty if it has none. Raises TransientError if no broker answers in time. If
+    brokers reject the credentials, the error has their reason."""
     rejections: list[KafkaError] = []
 
     def keep_rejection(error: KafkaError) -> None:

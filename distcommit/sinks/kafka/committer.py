@@ -65,7 +65,7 @@ Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A ledger row is larger than a message may be; `index` is its place among those to send."""
+    """Error of a ledger row that is larger than a message may be; `index` is its index in the rows to send."""
 
     def __init__(self, text: str, index: int) -> None:
         super().__init__(text)
@@ -113,8 +113,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def withdraw(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError, without any change, if one or a later epoch is
-        committed, because Kafka can't delete records."""
+        """Prevent requests from being committed. Raises ConflictError, without any change, if a request or a later
+        epoch is committed, because Kafka can't delete records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
@@ -141,8 +141,8 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield the store's valid rows. Then raise UnknownVersionError or CorruptError if any row, also of other
-        stores, prevents commits to its partition."""
+        """Yield the store's valid rows. Then raise UnknownVersionError or CorruptError if an unreadable row, also of
+        another store, prevents commits to its partition."""
         problems: list[str | UnknownVersionError] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
@@ -154,13 +154,12 @@ class KafkaCommitter(SinkCommitter):
             raise unreadable_ledger(self._target.ledger, problems)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of messages; None if datasets share a topic."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
-        """Describe the ledger, and initialize transactions of an id that is used only here."""
+        """Describe the ledger topic, and initialize transactions of a transactional id that only probes use."""
         self._ledger_id()
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
@@ -182,7 +181,7 @@ class KafkaCommitter(SinkCommitter):
         )
 
     def _commit_by_id(self, number: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Try until the outcomes are known, and read the ledger again after fencing or timeouts."""
+        """Commit the requests of a transactional id. After fencing or a timeout, read the ledger again and retry."""
         denied = False
         for tried in tries(_TRIES, first_wait_s=0.2):
             self.retry_count += 1 if tried > 1 else 0
@@ -309,7 +308,7 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, number: int) -> Iterator[CatchableProducer]:
-        """Open a producer, which fences older ones of the id; an exception aborts its transaction."""
+        """Open a producer, which fences older producers of the id. An exception aborts its transaction."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:

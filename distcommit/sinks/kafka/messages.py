@@ -31,7 +31,7 @@ _MESSAGE: pa.Schema = pa.schema(
     ]
 )
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""Size in bytes of a staged file, which the committer reads as a whole."""
+"""Approximate size in bytes of a staged file, which the committer reads as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Mapping:
     """The columns for each part of a message.
 
     Attributes:
-        format: how a value is encoded: `bytes` is one column, `json` an object of all columns that no other part names.
+        format: encoding of the value: `bytes` takes it from one column; `json` makes an object of all columns that no
+            other part names.
         key: column with the key; empty for messages without keys.
         value: column with the value, for format `bytes`; not used for `json`.
         headers: column with the headers; empty for messages without headers.

@@ -121,7 +121,8 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return [Target("topic", name, brokers) for name in (topic_of(self.topic, dataset_urn), self.ledger)]
 
     def is_in_system(self, fact: SourceFact) -> bool:
-        """Return whether the source reads this cluster, by its id; raises TransientError if no broker answers."""
+        """Return whether the source reads the cluster with this sink's cluster id. Raises TransientError if no broker
+        answers."""
         if fact.name != "cluster":
             return False
         from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client

@@ -13,7 +13,7 @@ from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.table_names import DATASET
 
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors of JSON that another program wrote."""
+"""Errors of decoding JSON that another program wrote."""
 _MOST = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")

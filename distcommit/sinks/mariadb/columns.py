@@ -1,4 +1,4 @@
-"""Conversion of Arrow columns to values that MariaDB stores unchanged; others are refused.
+"""Conversion of Arrow columns to values that MariaDB stores unchanged. Other values are refused.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
 and replaces NULL by the present time.
@@ -48,7 +48,7 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the most bytes of a value, by type; 0 if the column's type has a length."""
+"""By type, one more than the most bytes of a value; 0 if the column declares its length."""
 _CREATED_TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -80,11 +80,11 @@ class Column:
     Attributes:
         name: name in the table.
         kind: type in lower case, without length and attributes.
-        sizes: lengths or digits of the type; empty for none.
+        sizes: length or digits of the declared type; empty if it has none.
         unsigned: whether numbers are unsigned.
         nullable: whether the column takes null.
         shown: name, declared type and `not null`, for messages.
-        has_default: whether rows without the column get another value than null.
+        has_default: whether inserted rows without the column get another value than null.
     """
 
     name: str
@@ -132,7 +132,6 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column = columns[field.name]
         if _sent_type(_TYPES.stored(field.type), column) is None:
@@ -140,7 +139,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows as they are sent. Raises RefusedError if a value would be changed."""
+    """Return rows with the values to send. Raises RefusedError if the server would change a value."""
     sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
     return zip(*sent, strict=True)
 

@@ -55,14 +55,14 @@ _NAMED = (
 )
 _IDENTITY_ID = bytes(16)
 _MOST_ALTERED = 100
-"""Limit of alterations of a table for one commit."""
+"""Most rounds of altering tables and repeating requests in one call."""
 
 
 class MariadbCommitter(ServerCommitter):
-    """Committer on one connection.
+    """Committer to MariaDB.
 
-    Creating or altering a table ends a transaction in MariaDB. So such a dataset is rolled back to its savepoint, and
-    committed separately afterwards.
+    Creating or altering a table ends a transaction in MariaDB. So a dataset that needs this is rolled back to its
+    savepoint. Once its table is altered, it is committed separately.
     """
 
     driver_error: ClassVar = MySQLError
@@ -157,8 +157,8 @@ class MariadbCommitter(ServerCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Insert missing rows with a statement that also locks present ones. With INSERT IGNORE two sessions would
-        share the locks, and deadlock."""
+        """Insert missing rows with a statement that also locks present rows exclusively. With INSERT IGNORE, two
+        sessions would share the locks and then deadlock."""
         for key in keys:
             self._altered_first.pop(key, None)
         if not keys:
@@ -214,7 +214,6 @@ class MariadbCommitter(ServerCommitter):
         return int(rows)
 
     def row_values(self, store: str, key: Key) -> tuple[bytes]:
-        """Return the row's id, a hash that does not depend on collations."""
         if not store and not any(key):
             return (_IDENTITY_ID,)
         return (blake2b("\0".join((store, *key)).encode(), digest_size=16).digest(),)

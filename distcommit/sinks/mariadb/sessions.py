@@ -27,12 +27,12 @@ _NO_SAVEPOINT = 1305
 _CLIENT = 2000
 """First of the client's error codes."""
 _COLLISIONS = {1020, 1213, 1412}
-"""A changed row, a deadlock, an altered table."""
+"""Codes of a changed row, a deadlock, and an altered table."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {1217, 1451, 3140, 3819, 4025}
-"""Codes of values, constraints, errors of triggers, and rows that are too large."""
+"""Codes of invalid values, violated constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
-"""Column names that are too long, used twice, or not allowed."""
+"""Codes of column names that are too long, used twice, or not allowed."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
 """Codes of disks, memory, connections, shutdown, read-only servers, and killed sessions."""
@@ -74,7 +74,6 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
 
 
 def reset(connection: Connection[Cursor]) -> None:
-    """Restore the session's first state; the server refuses this within an XA transaction."""
     for statement in ("ROLLBACK", "DO RELEASE_ALL_LOCKS()"):
         execute(connection, statement)
     _settle(connection)
@@ -113,8 +112,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
     """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError on a
     conflict.
 
-    A deadlock or ALTER TABLE ends it, and later statements are committed one by one. TransientError is raised then
-    instead of COMMIT.
+    If a deadlock or an ALTER TABLE ends the transaction, the server commits later statements one by one. TransientError
+    is then raised instead of COMMIT.
     """
     try:
         execute(connection, "BEGIN")
@@ -141,7 +140,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, which an exception rolls back to. Raises CollisionError if the whole transaction is gone."""
+    """Open a savepoint. An exception rolls back to it. Raises CollisionError if the server has ended the
+    transaction."""
     execute(connection, "SAVEPOINT dataset")
     try:
         yield
@@ -157,7 +157,6 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None

@@ -22,7 +22,7 @@ from distcommit.sinks.mariadb.columns import MOST_NAME_CHARACTERS, NAMES, column
 
 
 class MariadbSink(ServerSink):
-    """Rows go to tables of MariaDB, or of MySQL."""
+    """Tables of a MariaDB or MySQL database."""
 
     schemes: ClassVar = ("mariadb", "mysql")
     requires_host: ClassVar = True
@@ -54,7 +54,7 @@ class MariadbSink(ServerSink):
         return f"table {self.database}.{self.table_of(dataset_urn)} of {self.server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table in lower case, because not all servers distinguish names by case."""
+        """Return the table's name in lower case, because not all servers distinguish names by case."""
         return database_table_name(
             self.table,
             dataset_urn,

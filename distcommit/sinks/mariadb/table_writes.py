@@ -1,4 +1,4 @@
-"""Tables of MariaDB, which are created and altered outside of the transaction of rows."""
+"""Tables of MariaDB. They are created and altered outside of the transaction of rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from distcommit.sinks.mariadb.sessions import NO_SUCH_TABLE, code_of, execute
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
-"""Warnings: deprecated VALUES() in MySQL; binary log in statement format."""
+"""Codes of harmless warnings: deprecated VALUES() in MySQL; binary log in statement format."""
 _SLICE_ROWS = 1024
 _COMPARED_ROWS = 200
-"""Rows of a statement that compares keys with literals."""
+"""Most rows in a statement that compares keys with literals."""
 _EXACT = re.compile(r"_(nopad|0900)_bin$")
-"""Collations that compare bytes with trailing spaces, which even `utf8mb4_bin` ignores."""
+"""Names of collations that compare all bytes. Others, even `utf8mb4_bin`, ignore trailing spaces."""
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
 class AlterTableFirst(Exception):  # noqa: N818 - not an error
-    """This statement must create or alter a table before it can take the rows."""
+    """Statement that must create or alter a table before the table can take rows."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -57,7 +57,7 @@ class Table:
         most_bytes: largest size of a statement in bytes (`max_allowed_packet`).
         tags: values of the tag columns by name, which all rows get.
         identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
-            recreated table has another.
+            recreated table has another number.
     """
 
     connection: Connection[Cursor]
@@ -187,7 +187,6 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """Return the number of inserted rows; raises RefusedError for warnings that are not harmless."""
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
@@ -229,7 +228,6 @@ def _are_equal(keys: Sequence[str], literals: Mapping[str, str]) -> str:
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked, or None; raises RefusedError for a view or another engine than InnoDB."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:

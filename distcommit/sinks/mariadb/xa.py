@@ -1,7 +1,7 @@
 """Two-phase commit of MariaDB by XA.
 
-A prepared transaction belongs to its session until the server has ended it. Until then another session's XA COMMIT
-fails with "unknown XID". It prevents ALTER and DROP of its table, also after a restart.
+A prepared transaction belongs to its session until the server has ended the session. Until then, another session's XA
+COMMIT fails with "unknown XID". A prepared transaction prevents ALTER and DROP of its table, also after a restart.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Two-phase committer with proofs in a table."""
+    """Two-phase committer to MariaDB."""
 
     def __init__(self, leased: Lease, settings: ServerSink, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table after the transaction, which the statement would end, and try again."""
+        """Return the table's identity. A missing table is created after the transaction, because CREATE would end
+        it."""
         try:
             return super().ready(request, rows)
         except AlterTableFirst as error:
@@ -115,8 +116,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. The session can only be closed then, which frees the transaction for
-    others, or rolls it back if unprepared."""
+    """Prepare the transaction on normal exit. Afterwards the session can only be closed. Closing rolls back an
+    unprepared transaction, and lets other sessions end a prepared one."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")

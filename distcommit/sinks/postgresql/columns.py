@@ -46,7 +46,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamptz": _UTC,
     "interval": pa.duration("us"),
 }
-"""Arrow types to send, by the column's type. The one for `numeric` depends on its digits."""
+"""Arrow types to send, by the column's type. The Arrow type for `numeric` depends on the column's digits."""
 _CREATED_TYPES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -68,7 +68,7 @@ NAMES = ColumnNames(
     reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
-"""Numbers that the server reads as `-infinity`: the smallest ones, counted from the year 2000."""
+"""Arrow's numbers, since 1970, of times that the server reads as `-infinity`: its smallest numbers, since 2000."""
 _WIDENED = {_CREATED_TYPES[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
@@ -82,9 +82,9 @@ class Column:
     Attributes:
         name: name in the table.
         kind: its type as in pg_type; for a domain, the underlying type.
-        modifier: length or digits, as in pg_attribute; -1 for none.
+        modifier: length or digits of the type, as in pg_attribute; -1 if it has none.
         shown: name and type, for messages.
-        has_default: whether rows without the column get another value than null.
+        has_default: whether inserted rows without the column get another value than null.
     """
 
     name: str
@@ -121,7 +121,6 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
-    """Return the encoder of batches from `fitted`."""
     jsonb = {field.name for field in schema if columns[field.name].kind == "jsonb"}
     if not jsonb:
         return pgpq.ArrowToPostgresBinaryEncoder(schema)
@@ -132,7 +131,6 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:

@@ -23,7 +23,8 @@ SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s';
 SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""Deferred constraints fail at the rows' savepoint, and COMMIT returns only after the transaction is on disk."""
+"""With these settings, deferred constraints are checked at once, and COMMIT returns after the transaction is on
+disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
@@ -41,7 +42,6 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 
 def reset(connection: psycopg.Connection) -> None:
-    """Restore the session's first state; the server refuses this within a transaction."""
     connection.execute("DISCARD ALL")
 
 
@@ -70,7 +70,7 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block must end; an exception rolls it back. Raises CollisionError on a conflict."""
+    """Begin a transaction that the block must end. An exception rolls it back. Raises CollisionError on a conflict."""
     try:
         connection.execute(_BEGIN)
         yield
@@ -83,7 +83,6 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

@@ -10,7 +10,7 @@ from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 
 class PostgresqlSink(PostgresqlSettings):
-    """Rows go to tables of PostgreSQL."""
+    """Tables of a PostgreSQL database."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         with needing_client(self.type):

@@ -205,7 +205,6 @@ class Table:
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, locked, or None; raises RefusedError if it is not ordinary and logged."""
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):

@@ -1,6 +1,7 @@
 """Two-phase commit of PostgreSQL.
 
-psycopg's `tpc_*` ignores that PREPARE may roll back, and its rollback may hit another transaction of the name.
+psycopg's methods `tpc_*` are not used: they ignore that PREPARE may roll back, and their rollback may end another
+transaction of the same name.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Two-phase committer with proofs in a table."""
+    """Two-phase committer to PostgreSQL."""
 
     def __init__(self, leased: Lease, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(leased, settings, context)
@@ -86,7 +87,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 
 def require_prepared(connection: psycopg.Connection) -> None:
-    """Raise ConfigurationError if the server allows no prepared transactions."""
+    """Raise ConfigurationError if the server does not allow prepared transactions."""
     (most,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
     if not most:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Sinks of users, by Python class.
+"""Custom sinks, named by Python class.
 
 Must not decide in place of the class. Start reading at `sink`.
 """

@@ -1,6 +1,7 @@
-"""Conversion of Arrow columns to values that SQLite stores unchanged; others are refused.
+"""Conversion of Arrow columns to values that SQLite stores unchanged. Other values are refused.
 
-SQLite accepts any value in any column and converts it: text like a number becomes one, NaN becomes NULL.
+SQLite accepts any value in any column and converts it: text that looks like a number becomes a number, and NaN becomes
+NULL.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from distcommit.sinks.databases.arrow_conversion import (
 Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 NAMES = ColumnNames("SQLite")
 _TYPES = replace(PLAIN_TYPES, replaced={**PLAIN_TYPES.replaced, pa.uint64(): pa.int64()})
-"""Larger unsigned integers than SQLite has are refused."""
+"""Arrow types to send. Unsigned integers above SQLite's largest integer are refused."""
 _TAKES: Mapping[str, frozenset[Stored]] = {
     "INTEGER": frozenset({"INTEGER"}),
     "NUMERIC": frozenset({"INTEGER"}),
@@ -45,9 +46,9 @@ class Column:
 
     Attributes:
         name: name in the table.
-        declared: declared type, as written; empty for none.
+        declared: declared type, as written; empty if none is declared.
         in_key: whether the column is part of the primary key.
-        has_default: whether rows without the column get another value than null.
+        has_default: whether inserted rows without the column get another value than null.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Column:
 
     @property
     def affinity(self) -> str:
-        """The type affinity, by parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
+        """The type affinity, which depends on words in the declared type (https://sqlite.org/datatype3.html, 3.1)."""
         declared = self.declared.upper()
         if "INT" in declared:
             return "INTEGER"
@@ -81,7 +82,6 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Raise RefusedError if a type does not fit its column."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]
@@ -91,7 +91,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-    """Return rows as they are sent; raises RefusedError if a value would change."""
+    """Return rows with the values to send. Raises RefusedError if SQLite would change a value."""
     sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
     return [*zip(*sent, strict=True)]
 

@@ -53,7 +53,6 @@ class SqliteCommitter(LedgerTableCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Return the rows; the transaction locks the whole file."""
         statement = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
         rows = [self.execute(statement, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
         return self.take_rows(row for row in rows if row is not None)

@@ -27,7 +27,7 @@ _OF_THE_FILE = {
 
 
 def connected(path: str) -> sqlite3.Connection:
-    """Open a connection in autocommit, whose COMMIT returns after the transaction is on disk."""
+    """Open a connection in autocommit. COMMIT returns after the transaction is on disk."""
     connection = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
     try:
         for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
@@ -42,7 +42,8 @@ def connected(path: str) -> sqlite3.Connection:
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Open a transaction, which locks the file and commits on normal exit.
 
-    Some errors end it, and later statements are committed one by one. TransientError is raised then instead of COMMIT.
+    If an error ends the transaction, SQLite commits later statements one by one. TransientError is then raised instead
+    of COMMIT.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -64,7 +65,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a savepoint, which an exception rolls back to unless SQLite has rolled back all."""
+    """Open a savepoint. An exception rolls back to it, unless SQLite has rolled back the transaction."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield
@@ -77,7 +78,6 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it also concerns other requests."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

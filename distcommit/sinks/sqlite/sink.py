@@ -30,7 +30,7 @@ _RESERVED = "sqlite_"
 
 
 class SqliteSink(TableSink):
-    """Rows go to tables of one file.
+    """Tables of an SQLite file.
 
     Attributes:
         path: absolute path of the file, on a local file system that all executors see. A missing file is created, a
@@ -65,7 +65,7 @@ class SqliteSink(TableSink):
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table in lower case, because SQLite ignores case. A reserved name gets a `_` in front."""
+        """Return the table's name in lower case, because SQLite ignores case. A reserved name gets a `_` in front."""
         plain = database_table_name(
             self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,)
         )

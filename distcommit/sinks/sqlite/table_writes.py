@@ -34,7 +34,7 @@ class Table:
         columns: all columns by name, without hidden ones.
         tags: values of the tag columns by name, which all rows get.
         identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
-            recreated table has another.
+            recreated table has another number.
     """
 
     connection: sqlite3.Connection
@@ -106,7 +106,7 @@ class Table:
         self.connection.execute(f"DELETE FROM {quoted(self.shown)} WHERE {quoted(column)} < ?", (value,))
 
     def inexact_keys(self, keys: Sequence[str]) -> list[str]:
-        """UNION compares texts by the collation of its first column."""
+        """Find the columns by a UNION, which compares texts by the collation of its first column."""
         counted = "SELECT count(*) FROM (SELECT {} FROM {} WHERE 0 UNION SELECT 'a' UNION SELECT 'A' UNION SELECT 'a ')"
         statements = {key: counted.format(quoted(key), quoted(self.shown)) for key in keys}
         return [key for key, counts in statements.items() if self.connection.execute(counts).fetchone() != (3,)]
@@ -122,7 +122,6 @@ def _are_equal(keys: Sequence[str], names: Sequence[str]) -> str:
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, or None; raises RefusedError for a view or a virtual table."""
     location = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     statement = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {location}"
     row = connection.execute(statement, (name, "table", "view")).fetchone()
@@ -149,7 +148,7 @@ def create(
 
 
 def quoted(name: str) -> str:
-    """Quote a name; double quotes would make a text of an unknown column."""
+    """Quote a name with backticks. SQLite reads an unknown column in double quotes as a text."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -44,17 +44,17 @@ BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 @dataclass(slots=True)
 class Batch(Generic[NameT]):
-    """The requests of one call for one table, by their index in the call.
+    """The requests of one call for one table. Indices count the requests of the call.
 
     Attributes:
         name: name of the table.
         requests: the requests by index.
         is_atomic: whether all requests are committed or none.
-        answers: outcomes by index.
+        answers: outcomes of requests by index.
         indices: indices of the requests that the current try commits.
-        reason: why requests have no outcome yet.
+        reason: the reason why requests have no outcome yet.
         failures: number of tries that raised an error.
-        unknown_version: the error if another version of the program wrote the table's ledger.
+        unknown_version: the error if another version of distcommit wrote the table's ledger.
     """
 
     name: NameT
@@ -78,7 +78,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     """Committer of data files in tables' folders.
 
     Attributes:
-        id_key: key of a commit info for the table's identity.
+        id_key: key in a commit info of the table's id.
         new_batch: class of the batches.
         ledger_can_be_unset: whether users can remove the ledger without the data files.
     """
@@ -190,8 +190,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return live data files of requests without a ledger row, which show that it was removed. They are listed only
-        for such requests, because that is slow."""
+        """Return live data files of requests without a ledger row, which show that the row was removed. Live files are
+        listed only for such requests, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -274,8 +274,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table with its ledger, or None; the newest version if another writer has replaced the ledger.
-        Raises CorruptError if a ledger file of the newest version is missing or damaged."""
+        """Return the table with its ledger; None if the table does not exist. If another writer has replaced the
+        ledger, load the newest version. Raises CorruptError if a ledger file of the newest version is missing or
+        damaged."""
         if table is None:
             return None
         try:

@@ -17,7 +17,7 @@ Evolution = Literal["none", "add_columns"]
 
 
 class DataFileSink(StoredName, GroupsByTable, SinkSettings):
-    """The tables of datasets, and how missing ones are created.
+    """The tables of datasets, and the creation of missing tables.
 
     Attributes:
         table: the table's name, of letters, digits and `_`; `{dataset}` stands for the dataset's name. Without it all
@@ -47,5 +47,5 @@ class DataFileSink(StoredName, GroupsByTable, SinkSettings):
         return self.name_of(self.type)
 
     def required_columns(self) -> Sequence[str]:
-        """None, because `partition_by` and `sort_by` apply to created tables only."""
+        """Return no columns, because `partition_by` and `sort_by` apply to created tables only."""
         return ()

@@ -22,8 +22,8 @@ _OF_SINK = "sink "
 
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
-    """Record a data file's location in staging before it is created, so that it is found if the attempt dies.
-    Committers skip notes of other sinks."""
+    """Record a data file's location in staging before the file is created, so that `abort` finds the file if the
+    attempt dies. Committers skip notes of other sinks."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())
@@ -32,12 +32,12 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the data files of an aborted attempt, from its commit infos and this sink's notes.
+    """Return the data files of an aborted attempt, from its commit infos and the sink's notes.
 
-    Names that are not the attempt's are skipped.
+    Files whose names do not belong to the attempt are skipped.
 
     Returns:
-        By location, the further lines of its note.
+        By the file's location, the further lines of its note.
     """
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
@@ -71,7 +71,7 @@ def warn_of_gone_table(paths: Iterable[str]) -> None:
 
 
 def local_path(location: str) -> str:
-    """Return a location's local path; empty for remote ones."""
+    """Return a location's local path; empty for a remote location."""
     parsed = urlparse(location)
     if parsed.scheme == "file":
         return parsed.path
@@ -79,8 +79,8 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Sync the local file systems of these folders, unless `fs` is local without syncs. Remote files are durable once
-    closed."""
+    """Sync the local file systems of these folders, unless `fs` is a local file system that does not sync. Remote files
+    are durable once closed."""
     local = fs if fs.scheme == "file" else LocalFileSystem()
     devices: dict[int, str] = {}
     for path in filter(None, map(local_path, locations)):

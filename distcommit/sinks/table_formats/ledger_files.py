@@ -1,8 +1,8 @@
-"""A table's ledger, in a text that changes in one commit with the data.
+"""The ledger of a table: a text that changes in one commit with the data.
 
-A large one is in files, which the text names by SHA-256: a base, and at most 16 deltas with later rows. They are in the
-job's output, so removal of a table's orphan files keeps them. They are deleted once a text that does not name them is
-committed.
+The rows of a large ledger are in files, which the text names by SHA-256: a base, and at most 16 deltas with later rows.
+The files are in the job's output, so removal of a table's orphan files keeps them. A file is deleted once a text that
+does not name it is committed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger's file. A reader checks that table and store are its own.
+    """A file of a ledger. A reader verifies that `table` and `store` are those of the ledger.
 
     Attributes:
         version: format version of the ledger.
@@ -66,7 +66,7 @@ class _File(LedgerFile, frozen=True, kw_only=True):
     """A file with rows of a ledger.
 
     Attributes:
-        rows: all of a base, the changed ones of a delta.
+        rows: in a base all rows, in a delta the changed rows.
     """
 
     rows: tuple[LedgerRow, ...]
@@ -78,7 +78,7 @@ class Ledger:
 
     Attributes:
         rows: the rows by dataset and branch.
-        files: names of the files that they were read from; empty if the text has the rows.
+        files: names of the files that the rows were read from; empty if the text has the rows.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -91,7 +91,7 @@ class Change:
 
     Attributes:
         text: the new text.
-        put: name of the file that was written for it; empty for none.
+        put: name of the file that was written for the change; empty if none was necessary.
         superseded: names of the files that only the old text names.
     """
 

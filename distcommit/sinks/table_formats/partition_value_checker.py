@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.schemas.storable_types import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""Folder name of a null partition value. Readers take a text of this content for null."""
+"""Folder name of a null partition value. Readers decode a text with this content as null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class PartitionValues(RowChecker):
     """Row checker that rejects texts that can't be partition values.
 
     Attributes:
-        fields: partition columns; missing ones are skipped.
-        is_possible: takes column and text.
-        rule: the requirement in a few words.
+        fields: the partition columns. Missing columns are skipped.
+        is_possible: takes column and text; returns whether the column can have the text.
+        rule: the requirement in a few words, for messages.
     """
 
     fields: tuple[str, ...]

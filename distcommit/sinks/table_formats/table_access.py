@@ -66,8 +66,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
-        """Return aborted attempts' data files by table, each with the sequence number at its creation (0 if
-        unknown)."""
+        """Return aborted attempts' data files by table, each with the table's sequence number when the file was created
+        (0 if unknown)."""
 
     @abstractmethod
     def existing(self, paths: Iterable[str]) -> set[str]: ...
@@ -79,7 +79,7 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
-        """Delete data files, if they exist, and parts of unfinished uploads."""
+        """Delete data files that exist, and parts of unfinished uploads."""
 
     @abstractmethod
     def put(
@@ -92,8 +92,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         trace: Mapping[str, str],
     ) -> bool:
         """Change ledger rows and remove data files durably, on the version that was loaded. `trace` are properties for
-        operators. Return False, without any change, if another writer was first. Raises ConflictError if a data file is
-        gone."""
+        operators. Return False, without any change, if another writer was first. Raises ConflictError if a data file
+        can't be removed."""
 
     def make_durable(self, name: NameT) -> None:
         """Make the present version durable, because another process may not have synced it."""

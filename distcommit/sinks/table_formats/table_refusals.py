@@ -65,7 +65,7 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Refuse data files that were written for another table of this name, with one of the ids `requested`."""
+    """Return FailedForGood if data files were written for a table with another id than `actual`; otherwise None."""
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -75,8 +75,8 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
-    of it; otherwise None.
+    """Return FailedForGood if the store has committed the dataset before, but the table has no ledger row of it;
+    otherwise None.
 
     Args:
         has_ledger: whether the table has a ledger of the store.

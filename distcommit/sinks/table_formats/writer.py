@@ -35,7 +35,7 @@ FilesT = TypeVar("FilesT", bound="DataFiles[Any]")
 
 class Stream(Connection, Protocol):
     def tell(self) -> int:
-        """Return the bytes written."""
+        """Return the number of bytes written."""
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ class DataFiles(ABC, Generic[PartitionT]):
     """Data files of one schema of a table. At most 32 are open, one for each partition.
 
     Args:
-        sink: the sink's name and the size at which files are closed.
+        sink: settings with the sink's name and the size at which files are closed.
         schema_id: id of the table's schema that the files have.
         attempt: the attempt, which the file names contain.
         area: the attempt's staging folder, for notes with the files' locations.
-        begun: number of files that the attempt has created before.
+        begun: number of data files that the attempt has created before.
         options: options of the Parquet writer.
     """
 
@@ -184,11 +184,11 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def table_info(self, files: FilesT) -> tuple[dict[str, Any], str]:
-        """Return the commit info's entries for the table, and the folder of data files."""
+        """Return the commit info's entries for the table, and the location of its data files."""
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records. Raises ConfigurationError if the table can't take them or may not be created, and SourceError
-        if a row has no source offset."""
+        """Take records. Raises ConfigurationError if the table can't take the records or may not be created, and
+        SourceError if a row has no source offset."""
         if not batch.num_rows:
             return
         self._covering.add(batch, origins)
@@ -218,7 +218,6 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
             files.delete()
 
     def _adapt(self, schema: pa.Schema) -> SchemaCoercion:
-        """Prepare the table for another schema, and start new files if its own changes."""
         table, files = self.table_for(schema), self._files
         if files is None or files.schema_id != self.schema_id(table):
             if files is not None:
@@ -239,7 +238,6 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Cast rows to the file's schema, which may have other Arrow types for the same Parquet types."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 

@@ -1,4 +1,4 @@
-"""Writers of two-phase commit, whose prepared transactions survive crashes of writer and server."""
+"""Writer of two-phase commit, whose prepared transactions survive crashes of writer and server."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A database does not report whether a missing prepared transaction was committed.
 row that is visible once it is committed. Then the ledger row is changed and the proofs are deleted in one transaction.
 All committers of a dataset lock its ledger row first.
 
-A name belongs to one attempt. A newer run deletes the bars of aborted attempts, because these are fenced then.
+The name of a transaction belongs to one attempt. A newer run fences the aborted attempts of older runs, and therefore
+deletes their `barred` rows.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
-        """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
-        by `close`. Afterwards the committer can only be closed or released."""
+        """Open a transaction that is prepared durably on normal exit. On an exception the transaction is rolled back,
+        at the latest by `close`. Afterwards the committer can only be closed or released."""
 
     def _end(self, name: Name, *, commit: bool) -> bool:
         is_ended = self.end_prepared(name, commit=commit)
@@ -119,7 +120,7 @@ class TwoPhaseCommitter(ProofCommitter):
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
         table does not take the rows, FencedError if a newer run has begun or the attempt was aborted, LostError if
-        staged rows are gone, and TransientError if the database fails or the table was just recreated."""
+        staged rows are gone, and TransientError if the database fails or the table was recreated meanwhile."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -144,9 +145,9 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Return the table's identity. Create a missing table in a separate transaction, because a prepared one would
-        lock it. Raises RefusedError if the table was recreated since a commit, or is missing and may not be created,
-        and CollisionError on a conflict."""
+        """Return the table's identity. Create a missing table in a separate transaction, because a prepared transaction
+        would lock the table. Raises RefusedError if the table was recreated since a commit, or is missing and may not
+        be created, and CollisionError on a conflict."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])
@@ -220,8 +221,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back prepared transactions in the order of commits, so that a process that is still committing misses
-        the first one and stops. Without commit infos, roll back all of the dataset and branch up to the epoch. Raises
-        ConflictError if one is committed and its rows have no tags."""
+        the first one and stops. If the request has no commit infos, roll back all transactions of the dataset and
+        branch up to the epoch. Raises ConflictError if a transaction is committed and its rows have no tags."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
@@ -249,8 +250,8 @@ class TwoPhaseCommitter(ProofCommitter):
         )
 
     def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
-        """Roll back prepared transactions of aborted attempts, and bar their proofs. An attempt whose rollback fails is
-        not barred, because that would wait for its lock; TransientError follows at the end."""
+        """Roll back prepared transactions of aborted attempts, and bar the attempts. An attempt whose rollback fails is
+        not barred, because that would wait for its lock; TransientError is raised at the end."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
@@ -277,9 +278,10 @@ class TwoPhaseCommitter(ProofCommitter):
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """Return a request's prepared transactions; raises LostError if one is neither prepared nor committed.
+        """Return a request's prepared transactions; raises LostError if a transaction is neither prepared nor
+        committed.
 
-        They are listed before proofs, so that one that is committed in between has a proof.
+        Prepared transactions are listed before proofs, so that a transaction that is committed in between has a proof.
         """
         names, in_doubt = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])
@@ -294,7 +296,8 @@ class TwoPhaseCommitter(ProofCommitter):
         return blake2b(named.encode(), digest_size=16).hexdigest()
 
     def _proof(self, attempt: str) -> str:
-        """Return the id of an attempt's proof. Branches that share a ledger are different sinks."""
+        """Return the id of an attempt's proof. It has a hash of the sink's name, because branches may share a
+        ledger."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
 

@@ -1,4 +1,5 @@
-"""Proofs of two-phase commit: rows that prepared transactions insert, which are visible once those are committed.
+"""Proofs of two-phase commit: rows that prepared transactions insert, which are visible once the transactions are
+committed.
 
 The column `what` of the table of proofs is one of:
 
@@ -25,12 +26,13 @@ class ProofCommitter(LedgerTableCommitter):
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:
-        """Insert rows with the proof ids of aborted attempts, so that these can't be inserted any more.
-        `aborted_epochs` has epochs by proof id. If another session is inserting one, wait for that transaction."""
+        """Insert rows with the proof ids of aborted attempts, so that the attempts can't insert their proofs any more.
+        `aborted_epochs` has epochs by proof id. If another session is inserting an id, wait for the end of that
+        transaction."""
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:
-        """Raise `newest` to at least this epoch, and delete older bars."""
+        """Raise `newest` to at least this epoch, and delete `barred` rows of older epochs."""
 
     # -- proofs
 

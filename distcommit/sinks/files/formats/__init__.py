@@ -1,4 +1,4 @@
-"""File formats, written by rows and read back.
+"""Encoders and readers of file formats.
 
 Must not know of attempts or folders. Start reading at `encoders`.
 """

@@ -1,4 +1,4 @@
-"""Encoders of one file, in row groups or (Avro and ORC) as a whole."""
+"""Encoders of files. Avro and ORC files are written as a whole, others in row groups."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     configured_dictionaries: Collection[str] = (),
 ) -> Encoder:
-    """Return a new encoder; raises ConfigurationError if the format has no type for a column. `options` are pyarrow's
-    for Parquet, `configured_dictionaries` the columns whose dictionary they set, and `bloom_filters` columns of ORC."""
+    """Return a new encoder. Raises ConfigurationError if the format has no type for a column. `options` are pyarrow's
+    options for Parquet, and `configured_dictionaries` the columns whose dictionary these options decide.
+    `bloom_filters` are the columns of ORC with a Bloom filter."""
     if file_format == "avro":
         return AvroEncoder(schema, compression)
     if file_format == "orc":
@@ -85,7 +86,7 @@ def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options:
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Raise ConfigurationError for a type; pyarrow's own error may look like a disk error."""
+    """Raise ConfigurationError if Parquet lacks a column's type; pyarrow's own error may look like a disk error."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -108,10 +109,10 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encoder in row groups.
+    """Encoder of Parquet files, in row groups.
 
-    Below 1 MiB a file is encoded in memory; below 16 KiB it is not compressed. In larger files, columns that rarely
-    repeat have no dictionary.
+    A file of less than 1 MiB is encoded in memory; below 16 KiB it is not compressed. In larger files, columns whose
+    values rarely repeat have no dictionary.
     """
 
     def __init__(
@@ -207,7 +208,7 @@ class OrcEncoder(_WholeFileEncoder):
 
 
 class TextEncoder:
-    """Encoder of JSON lines or CSV as one compressed stream with a footer."""
+    """Encoder of JSON lines or CSV, as one compressed stream with a footer."""
 
     def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
         check_columns(schema, file_format, nested=file_format == "jsonl")
@@ -246,7 +247,7 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """Stream into a staged file, which its `close` leaves open for the checksum."""
+    """Stream into a staged file. Closing the stream leaves the file open."""
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink

@@ -61,10 +61,10 @@ def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: s
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of one format, each with a part of the metadata.
+    """Format of the frames in which a file format stores parts of the metadata.
 
     Attributes:
-        head: returns the bytes before a part of this size in bytes.
+        head: returns the bytes before a part, given the part's size in bytes.
         foot: bytes after each part.
         part_bytes: largest part in bytes; only the first may be smaller.
         name: returns the first part's bytes before the metadata, given the metadata's size in bytes.
@@ -79,8 +79,8 @@ class Frames:
         return self._framed(msgspec.json.encode(tail))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
-        """Return the metadata in frames that end at `end`, and their beginning, or None. Raises ValueError if they are
-        damaged, and UnknownVersionError."""
+        """Return the metadata in frames that end at offset `end`, and the offset of their beginning; None if there are
+        none. Raises ValueError if they are damaged, and UnknownVersionError."""
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None
@@ -137,7 +137,6 @@ def varint(number: int) -> bytes:
 
 
 def _orc_name(size: int) -> bytes:
-    """Return the bytes before an item's value in `Footer.metadata` (5), a repeated UserMetadataItem."""
     key, field = b"distcommit", 2
     item = bytes([1 << 3 | field, len(key)]) + key + bytes([2 << 3 | field]) + varint(size)
     return bytes([5 << 3 | field]) + varint(len(item) + size) + item

@@ -46,7 +46,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """Return a whole file; raises ConfigurationError if pyarrow would read back other timestamps or structs."""
+    """Return the bytes of a file. Raises ConfigurationError if pyarrow would read back other timestamps or structs."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     stored = pa.schema([pa.field(f.name, _stored(f), f.nullable) for f in rows.schema])

@@ -1,6 +1,6 @@
 """Detection of Parquet columns whose values rarely repeat.
 
-A dictionary of these is larger than the values, and slow.
+A dictionary of such values is larger than the values, and slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROWS_AT_EACH = 256
 _LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
-"""Larger values in bytes may have a dictionary, because Parquet soon gives it up."""
+"""Mean size in bytes above which values may have a dictionary: Parquet soon gives it up."""
 
 _NUMBERS = {
     pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
@@ -27,7 +27,7 @@ _NUMBERS = {
 
 @lru_cache(64)
 def leaves(schema: pa.Schema) -> Sequence[str]:
-    """Return the paths of Parquet's columns."""
+    """Return the paths of a schema's columns in Parquet."""
     out = pa.BufferOutputStream()
     pq.ParquetWriter(out, schema).close()
     result = pq.read_metadata(pa.BufferReader(out.getvalue())).schema

@@ -1,7 +1,7 @@
 """Lossless conversion of Arrow columns to values of JSON and CSV.
 
-Binary values are base64. Times are ISO 8601 text, timestamps in UTC, and Arrow's numbers outside the years 1 to 9999 or
-the day. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
+Binary values are base64. Times are text of ISO 8601, with timestamps in UTC. Times outside the years 1 to 9999 or
+outside a day are Arrow's numbers. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JSON_TYPES = replace(_CSV_TYPES, lists=OFFSET_LISTS, structs=True)
 
 
 def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
-    """Raise ConfigurationError if a type can't be text; `nested` permits lists and structs."""
+    """Raise ConfigurationError if a column's type has no conversion. `nested` permits lists and structs."""
     for field in schema:
         try:
             (_JSON_TYPES if nested else _CSV_TYPES).stored(field.type, field.name)
@@ -79,7 +79,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`; raises ValueError or other built-in errors if one does not fit."""
+    """Return a column of results of `values_of`. Raises ValueError or other built-in errors if a value does not fit."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]

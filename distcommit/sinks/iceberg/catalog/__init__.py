@@ -1,4 +1,4 @@
-"""Iceberg catalogs, by SQL or the REST protocol.
+"""Iceberg catalogs in databases or behind the REST protocol.
 
 Must not know of datasets or ledgers. Start reading at `tables`.
 """

@@ -91,7 +91,7 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog with retries, because a database refuses all but one of several creators of its tables."""
+    """Open a catalog with retries: if several processes create the tables of a database catalog, all but one fail."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

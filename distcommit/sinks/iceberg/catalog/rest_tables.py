@@ -1,7 +1,7 @@
-"""Tables of a REST catalog, changed by one request for many.
+"""Tables of a REST catalog, of which one request can change many.
 
-Some catalogs skip changes of a request for many tables. Iceberg's own server skips a table that has changed meanwhile,
-and still reports success. So the catalog is tested before the first such request.
+Some catalogs apply only a part of such a request. Iceberg's own server skips a table that has changed meanwhile, and
+still reports success. So the catalog is tested before the first such request.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _PROBE = "distcommit.probe"
 class RestTables(Tables):
     """The tables of a REST catalog, with many concurrent requests.
 
-    One changes at most `_most` tables; 1 if the catalog may skip changes. After an unknown outcome, each of its tables
-    gets its own request (`_alone`), and `_most` is reduced.
+    A request changes at most `_most` tables, or one if the catalog may skip changes. After a request with an unknown
+    outcome, each of its tables gets a separate request (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -65,7 +65,7 @@ class RestTables(Tables):
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes; the error of an unknown outcome is raised once all others were tried."""
+        """Apply changes. If an outcome is unknown, raise the error after all other changes were tried."""
         sync()
         remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
@@ -137,7 +137,7 @@ class RestTables(Tables):
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Apply changes by one request, which is halved if it is refused."""
+        """Apply changes by one request. If it is refused, use one request for each half."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -186,7 +186,8 @@ class RestTables(Tables):
         return self._is_applied(change, unmarked)
 
     def _is_applied(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
-        """Return whether a change was applied; set `_tried` if the change that removes its mark was, too."""
+        """Return whether a change was applied. Set `_tried` if the change that removes the test property was applied,
+        too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
             return table or TransientError(

@@ -37,7 +37,7 @@ _Written: TypeAlias = tuple[str, TableMetadata]
 
 
 class SqlTables(Tables):
-    """The tables of a catalog in a database; a call changes all in one transaction."""
+    """The tables of a catalog in a database. A call changes all tables in one transaction."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -53,7 +53,7 @@ class SqlTables(Tables):
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes; the error of unwritten metadata is raised once all others were tried."""
+        """Apply changes. If a metadata file can't be written, raise the error after all other changes were tried."""
         written = results_or_errors(self.parallel_calls, self._write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)

@@ -1,6 +1,6 @@
 """The tables of a catalog, loaded, created and changed many at a time.
 
-A database changes all pointers in one transaction, each by compare-and-set.
+A catalog in a database changes all pointers to metadata files in one transaction, each by compare-and-set.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class Tables(ABC):
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the tables that exist; raises the error of one that can't be read."""
+        """Return the tables that exist. If a table can't be read, raise its error."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load the tables that exist, or the error of each that can't be read."""
+        """Return each table that exists, or its error if it can't be read."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
@@ -97,8 +97,8 @@ class Tables(ABC):
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and namespaces. Return each created table or its error. Tables that another client has created
-        are left out."""
+        """Create tables and missing namespaces. Return each created table, or its error. Tables that another client has
+        created are left out."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
@@ -157,7 +157,7 @@ def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence
 
 
 class TableCache:
-    """A cache of tables for a run's writers. It may be outdated; the committer loads present versions."""
+    """A cache of tables for a run's writers. Its versions may be outdated; the committer loads present ones."""
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
@@ -168,7 +168,7 @@ class TableCache:
     def get(self, name: Identifier) -> Table | None:
         """Return the table, or None; raises the catalog's error.
 
-        The first call after a fruitless `look_up` makes no request.
+        If `look_up` has not found the table, the next call returns None without a request.
         """
         with self._lock:
             if name in self._missing:
@@ -191,7 +191,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Cache the tables that exist, and record which do not for the next `get`."""
+        """Cache the tables that exist, and record the missing ones for the next `get`."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()

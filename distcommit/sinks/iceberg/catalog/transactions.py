@@ -1,4 +1,4 @@
-"""Changes of several tables by one request, all or none: `POST /v1/{prefix}/transactions/commit`."""
+"""Atomic changes of several tables by one request: `POST /v1/{prefix}/transactions/commit`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 
 class NoSuchCallError(Exception):
-    """The catalog has no such request."""
+    """Error of a catalog that does not support the request."""
 
 
 _ENDPOINT = Endpoint.from_string("POST /v1/{prefix}/transactions/commit")
@@ -51,7 +51,7 @@ def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
         NoSuchTableError: a table is gone.
         BadRequestError: the catalog rejects the request.
         ForbiddenError: a change is forbidden.
-        NoSuchCallError: the catalog has no such request.
+        NoSuchCallError: the catalog does not support the request.
     """
     body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()
     try:
