@@ -1,4 +1,4 @@
-"""The store on another file system than staging and output."""
+"""Support for a store on another file system than staging and output."""
 
 from __future__ import annotations
 
