@@ -88,8 +88,8 @@ class Arrivals:
     """Sorter of messages into the buffers of their work units.
 
     Attributes:
-        ranges: expected, by partition.
-        beyond: partitions with messages past their range, which the caller stops fetching and clears.
+        ranges: the expected ranges, by partition.
+        beyond: partitions with messages past their range. The caller stops fetching them, and clears the set.
     """
 
     def __init__(self, connection: KafkaConnection, notes: ClientLog) -> None:
@@ -199,7 +199,7 @@ class Arrivals:
 
 
 def ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
-    """Return the non-empty partitions with first offset and end (exclusive)."""
+    """Return a work unit's non-empty partitions, each with first offset and end (exclusive)."""
     topic, highs = topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))

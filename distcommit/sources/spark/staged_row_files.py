@@ -70,7 +70,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
         kind: type of the column.
         bound: stored position from which on Spark was asked for rows; None for all rows.
         end: end of the range that may be published; None if there is none.
-        error: why nothing is staged; empty if rows are.
+        error: why nothing is staged; empty if rows are staged.
         remedy: command for an operator, as in `DatasetProblem.remedy`.
         reader: digest of the reader and its options; empty for a snapshot.
         greatest: with a transform, the greatest value of the watermark column among the rows that it is applied to.
@@ -276,7 +276,7 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Return the stored position, or None; one without a digest, from an operator, is accepted.
+    """Return the stored position, or None. A position that an operator set may have no digest.
 
     Raises:
         PlanError: if reader or options have changed.

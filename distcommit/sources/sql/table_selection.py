@@ -41,7 +41,7 @@ class TableRules:
 
     @property
     def query_id(self) -> str:
-        """Empty for a table."""
+        """The query's id; empty for a table."""
         return self.query.id if self.query is not None else ""
 
 
