@@ -27,7 +27,7 @@ class Column(Protocol):
         """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
-        """Read the next value of each datum. The value of a faulty datum is arbitrary or null."""
+        """Read the next value of each datum. A faulty datum's value is arbitrary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Texts:
     type: pa.DataType
     """Column type: binary or string."""
     min_bytes: int = 1
-    """Minimum encoded size in bytes: the length prefix of an empty value."""
+    """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         return datums.texts(self.type)
@@ -132,7 +132,7 @@ class Symbols:
     symbols: tuple[str | None, ...]
     """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
     min_bytes: int = 1
-    """Minimum encoded size in bytes: a symbol's number."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -216,7 +216,7 @@ class Skipped:
     depth: int = 0
     """Number of nested reads in progress, at most `MAX_NESTING`."""
     min_bytes: int = 1
-    """Assumed minimum size in bytes, because `record` is not built when it is asked for."""
+    """Minimum encoded size in bytes, assumed because `record` is not built yet."""
 
     @property
     def type(self) -> pa.DataType:
@@ -263,7 +263,7 @@ class Union:
     type: pa.DataType
     """Column type. The null branch is a null row."""
     min_bytes: int = 1
-    """Minimum encoded size in bytes: the branch's number."""
+    """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
@@ -297,7 +297,7 @@ class Array:
     skip: Skip | None
     """Function that finds an item's end. If None, all items are decoded in lockstep."""
     min_bytes: int = 1
-    """Minimum encoded size in bytes: the item count 0 of an empty array."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -317,7 +317,7 @@ class Map:
     skip: Skip | None
     """Function that finds an entry's end. If None, all entries are decoded in lockstep."""
     min_bytes: int = 1
-    """Minimum encoded size in bytes: the entry count 0 of an empty map."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:

@@ -77,7 +77,6 @@ def _zstandard(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:
-    """Decompress Snappy data, which starts with its size and which Avro ends with a CRC32."""
     body, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size = shift = 0
     for byte in body[:5]:

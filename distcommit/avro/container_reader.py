@@ -135,15 +135,7 @@ class _Batch:
         return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
 
     def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
-        """Add records of a block.
-
-        Args:
-            data: bytes of the records.
-            begin: offset of the first record in the block.
-            ends: offset of each record's end in the block.
-            block: number of the block.
-            first: index of the first record in the block.
-        """
+        """Add records: their bytes, begin and ends as offsets in the block, and the index of the first."""
         self.origins.append((len(self.offsets) - 1, block, first))
         self.parts.append(data)
         self.offsets += [end - begin + self.size for end in ends]

@@ -160,7 +160,6 @@ class Datums:
         return numbers
 
     def ints(self) -> Integers:
-        """Read numbers of at most 32 bits."""
         values = self.longs()
         over = (values < -(2**31)) | (values >= 2**31)
         if over.any():

@@ -160,7 +160,7 @@ class Resolution:
         return column_decoders.Record(written, arrow_fields, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> column_decoders.Constant:
-        """Return a missing field's default as a constant, decoded from the bytes that fastavro encodes."""
+        """Return a missing field's default, encoded by fastavro and decoded as a column."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
         column = self._of_reader().column(reader["type"], reader["type"], path)

@@ -155,8 +155,8 @@ def uri_with_tls(uri: str, tls: Tls) -> str:
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote; True with a service file. If the URL lacks an option, libpq takes it from a
-    variable. PGHOSTADDR overrides the URL's host."""
+    """Return whether a host may be remote, by URL and variables; True with a service file. PGHOSTADDR overrides the
+    URL's host."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
     hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
     addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")

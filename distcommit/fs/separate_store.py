@@ -98,5 +98,4 @@ class TwoFileSystems:
 
 
 def file_system_at(fs: FileSystem, root: str) -> FileSystem:
-    """Return the file system of a root."""
     return fs.part_of(root) if isinstance(fs, TwoFileSystems) else fs

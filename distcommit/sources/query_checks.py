@@ -144,7 +144,7 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """State within one pair of brackets: whether SELECT was read, and whether a list after FROM continues."""
+    """State within one pair of brackets."""
 
     has_select: bool = False
     lists_tables: bool = False

@@ -67,7 +67,6 @@ def time_at(position: Position) -> datetime:
 
 
 def is_position(kind: Kind, position: Position) -> bool:
-    """Return whether a position is valid for the kind."""
     if kind is Kind.INTEGER:
         return type(position) is int and -_LAST_INTEGER - 1 <= position <= _LAST_INTEGER
     if kind is Kind.TEXT:

@@ -53,7 +53,6 @@ class InputFolder:
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Discard cached listings."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
@@ -146,7 +145,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder. If a file is deleted during the call, try again, at most ten times in all."""
+    """List a folder. Repeat the call if a file is deleted meanwhile."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

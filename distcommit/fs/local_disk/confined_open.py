@@ -56,7 +56,6 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open a folder by its real path. Raises OutsideRootError if links or mounts lead out of the root."""
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:

@@ -167,7 +167,6 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Call a function with a path. If a root contains it, the folder is opened beneath that root first."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:

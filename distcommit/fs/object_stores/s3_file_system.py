@@ -118,7 +118,6 @@ class S3FileSystem(ObjectStoreOperations):
         return decode_marker(data, path)
 
     def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
-        """Return marker and status; raises FileNotFoundError if the upload has ended or has other parts."""
         marker = self._marker(path)
         parts = self._requests.uploaded_parts(key_of(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):

@@ -127,7 +127,6 @@ class S3Requests:
             return bool(self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1).get("Contents"))
 
     def delete(self, key: str) -> None:
-        """Delete an object, if it exists."""
         with self._errors_of(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 

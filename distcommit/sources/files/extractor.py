@@ -204,7 +204,6 @@ class FilesExtraction(Extraction):
         self._unreadable.add(name, error)
 
     def _skip(self, file: ListedFile, error: UnreadableFileError) -> Iterator[pa.RecordBatch]:
-        """Count an unreadable file as read. If files are diverted, yield its record."""
         self._at, self._open = self._at.after(file, self._extractor.remembered), None
         self._skipped_count += 1
         tracked = [entry for entry in self._skipped if entry.name != file.entry.name]

@@ -179,7 +179,6 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return the files that this run reads, within the limits, but at least one."""
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)

@@ -43,7 +43,6 @@ class ListedFile(Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> Entry:
-        """This file's entry in a position."""
         contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
         return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
 

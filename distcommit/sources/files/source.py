@@ -248,7 +248,6 @@ class FilesSource(DescribedSource):
         return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if FILES not in positions:
                 yield f"{urn!r}: the position {FILES!r} is missing"

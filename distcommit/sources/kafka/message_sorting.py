@@ -79,7 +79,6 @@ class Range:
     end: int
 
     def add_hole(self, partition: int, offset: int) -> None:
-        """Record the offsets up to `offset` as a hole."""
         incarnation = self.buffer.unit.low.incarnation
         self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
 
@@ -145,7 +144,6 @@ class Arrivals:
         return len(messages)
 
     def _add_message(self, name: PartitionName, message: Message) -> bool:
-        """Add a message and the hole before it, or handle an event. Return whether a range became shorter."""
         offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
@@ -167,8 +165,6 @@ class Arrivals:
         return True
 
     def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handle a partition's event: its end finishes the range, an error fails the work unit. Return whether the
-        range ended."""
         if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:

@@ -178,8 +178,8 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` up to the end of a failed range, which is read before newer records. `PartitionLog.end` stays the
-    end of the partition.
+    """Return `logs` up to the end of a failed range, which is read before newer records. `PartitionLog.end` is
+    unchanged.
 
     Partitions that `retried_end` does not name are unchanged; if its topic id differs, all are. If a named partition
     has no unread records of the failed range, its range is empty.
@@ -241,7 +241,6 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
 
 
 def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str) -> SkippedRange:
-    """Return the lost range as `expired_offsets` requires. Raises PlanError if that is `fail`."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
     reason = f"expired_offsets is {rules.expired_offsets}"
@@ -283,14 +282,8 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Plan
 def _recreated(
     urn: str, expected: str, actual: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
 ) -> PlanError:
-    """Return the error of positions that do not fit the topic.
-
-    Args:
-        expected: position or topic id.
-        actual: present position or topic id.
-        nearest: valid positions; empty if the topic has another id.
-        same: whether the topic id proves the same topic; otherwise only an operator can choose positions.
-    """
+    """Return the error of positions that are not in the topic. `same`: whether the topic id proves the same topic;
+    otherwise only an operator can choose positions."""
     remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
     return PlanError(
@@ -306,7 +299,6 @@ def _recreated(
 
 
 def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
-    """Return the error of a position behind an open transaction, which `read_uncommitted` has read."""
     return PlanError(
         "an open transaction precedes the stored position",
         id="KAFKA_TRANSACTION_OPEN",

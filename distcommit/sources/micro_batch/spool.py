@@ -58,7 +58,7 @@ class Spool:
     groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
-        """Return the Spark partition that plans the dataset."""
+        """Return the run's Spark partition that plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

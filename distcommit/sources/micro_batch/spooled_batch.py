@@ -96,7 +96,6 @@ class _SpoolExtractor(Extractor):
         self._read.clear()
 
     def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
-        """Remove and return a dataset's rows of one attempt."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
         if (ordinal, owner) not in self._read:

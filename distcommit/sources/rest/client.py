@@ -177,8 +177,6 @@ class RestClient:
 
 
 class _RetryLaterError(Exception):
-    """A temporary failure. `wait_s` is the delay that the server asks for, or None."""
-
     def __init__(self, text: str, wait_s: float | None) -> None:
         super().__init__(text)
         self.wait_s = wait_s

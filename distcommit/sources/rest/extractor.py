@@ -43,7 +43,7 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """The records of a range. Records with one watermark value are in one batch, so reading can stop after any batch."""
+    """The records of a range. Records with one watermark value are in one batch: reading can stop after any batch."""
 
     def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
@@ -78,7 +78,6 @@ class RestExtraction(Extraction):
         return self._bytes
 
     def _add(self, answer: Answer, buffered: OrderedRows[bytes]) -> None:
-        """Buffer a page's records, except leading ones below the range."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(buffered) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         buffered.add(*self._repeats.dropped(answer.records[below:], positions[below:]))

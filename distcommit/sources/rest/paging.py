@@ -74,7 +74,6 @@ class LinkPaging(_Paging):
     path: str = ""
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the link's request; None if there is no link."""
         link = answer.text_at(self.path) if self.path else answer.next_link
         if not link:
             return None
@@ -98,7 +97,6 @@ class CursorPaging(_Paging):
     param: str = Field(min_length=1)
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the cursor's request; None if there is no cursor."""
         cursor = answer.text_at(self.path)
         return _with(request, self.param, cursor) if cursor else None
 
@@ -159,7 +157,8 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Require `step` records of pages of offsets, except the last and with `until: total`; else at most `size`."""
+        """Return `step` if a page of offsets, except the last, has another number of records and `until` is not
+        `total`. Return `size` if a page has more records. Otherwise return None."""
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
             return self.step

@@ -203,7 +203,6 @@ class RestSource(DescribedSource):
         return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not a dataset of this job (see source.datasets)"

@@ -136,7 +136,6 @@ class SparkSource(DescribedSource):
         return self.described(Extract(self.format, dataset_urn, kind, (), columns))
 
     def reader_options(self, dataset: str) -> dict[str, str]:
-        """Return a dataset's options, including the password."""
         return self.options_with(self.datasets[dataset])
 
     def options_with(self, own: Mapping[str, Option]) -> dict[str, str]:
@@ -146,7 +145,6 @@ class SparkSource(DescribedSource):
         return {name: with_secret_files(_written(value)) for name, value in options.items()}
 
     def without_password(self, text: str, dataset: str) -> str:
-        """Hide the dataset's password in an error."""
         password = self.reader_options(dataset).get("password")
         return text.replace(password, "***") if password else text
 

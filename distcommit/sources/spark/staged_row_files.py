@@ -252,7 +252,6 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
-    """Plan the rows from the watermark to the publishable end or a lower `retried_end`; None if there are none."""
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(

@@ -128,7 +128,6 @@ class Database:
         return engine
 
     def _open_file(self) -> sqlite3.Connection:
-        """Open an existing SQLite file read-only."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
         return sqlite3.connect(f"file:{path}?mode=ro", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
 

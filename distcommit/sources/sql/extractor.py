@@ -60,7 +60,6 @@ class SqlExtractor(Extractor):
                 yield table, rows
 
     def all_rows(self, urn: str) -> Iterator[tuple[FullTable, Sequence[sa.Row[Any]]]]:
-        """Stream a table's rows in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
             reflected = self._reflected(connection, urn)
@@ -128,7 +127,6 @@ class SqlExtraction(Extraction):
         return positions
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Raise SourceError if a declared key repeats. The database does not enforce it."""
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(

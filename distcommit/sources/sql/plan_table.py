@@ -141,7 +141,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Numbers of rows in a range and above it. `is_minimum`: whether more may be above."""
+    """Row counts of a range and above it. `is_minimum`: whether more may be above."""
 
     rows: int
     above: int
