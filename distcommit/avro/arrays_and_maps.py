@@ -20,8 +20,8 @@ def read_items(
 ) -> tuple[pa.Array, pa.Array]:
     """Read the array or map of each datum. Return all items in order, and the offsets where each datum's items begin.
 
-    All first items are read together, then all second items, until fewer than `MIN_LANES` datums are left. `skip`
-    separates their items, so that the time does not depend on the longest array.
+    All first items are read together, then all second items, until fewer than `MIN_LANES` datums are left. If
+    `skip` is given, it separates their items, so that the time does not depend on the longest array.
     """
     items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
     chunks: list[pa.Array] = [empty]
@@ -104,7 +104,6 @@ def _next_block(body: memoryview, position: int) -> tuple[int, int]:
 
 
 def _block_sizes(datums: Datums, rows: Integers) -> Integers:
-    """Return the item count of each datum's next block; 0 after the last and for a faulty datum."""
     selected = datums.take(rows)
     count = selected.longs()
     with_size = np.flatnonzero(count < 0)

@@ -78,7 +78,7 @@ def _reader(header: Header, limits: _Limits, keeps_required: bool) -> AvroReader
 
 
 def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the records in batches. A damaged block raises ValueError after the records of all earlier blocks."""
+    """Yield records. A damaged block raises ValueError after all records of earlier blocks."""
     skip, batch = skip_of(reader.record), _Batch(reader)
     try:
         for number, (count, data) in enumerate(read_blocks(stream, header, limits.block_bytes)):
@@ -142,7 +142,7 @@ class _Batch:
         self.size += len(data)
 
     def decode(self) -> Iterator[pa.RecordBatch]:
-        """Yield and clear the records. A faulty record raises ValueError after the records of all earlier blocks."""
+        """Yield and clear the records. A faulty record raises ValueError after all records of earlier blocks."""
         offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
         self.offsets, self.parts, self.origins, self.size = [0], [], [], 0
         if len(offsets) == 1:

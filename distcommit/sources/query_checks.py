@@ -144,8 +144,6 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """State within one pair of brackets."""
-
     has_select: bool = False
     lists_tables: bool = False
 
@@ -182,7 +180,6 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _end_of_nested(text: str, begin: int) -> int:
-    """Return the index behind a nested comment; 0 if it is not closed."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, begin):
         depth += 1 if part[0] == "/*" else -1

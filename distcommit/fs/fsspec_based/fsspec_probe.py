@@ -1,6 +1,6 @@
 """Tests of an unknown file system's capabilities before a job's folders are created.
 
-Races are tried several times with eight callers, because one try may not show a fault.
+Races are tried several times with many callers, because one try may not show a fault.
 """
 
 from __future__ import annotations

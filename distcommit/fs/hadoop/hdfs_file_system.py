@@ -79,7 +79,7 @@ class HdfsCalls(Protocol):
 
     def set_mode(self, path: str, mode: int) -> None: ...
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """Change owner (superuser only) and group (for others, to one of their own), unless None."""
+        """Change owner (superuser only) and group (otherwise one of the owner's groups), unless None."""
         ...
 
     def rename(self, source: str, target: str) -> None:

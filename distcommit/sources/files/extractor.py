@@ -151,7 +151,7 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Read a whole file, and only then return its rows. Raises UnreadableFileError before the first row."""
+        """Read a whole file before returning its rows. Raises UnreadableFileError before the first row."""
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes

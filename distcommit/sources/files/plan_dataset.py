@@ -78,7 +78,7 @@ def plan_dataset(
     """Return a dataset's plan, None if it has nothing to read, or a problem that excludes it from the run.
 
     Args:
-        retried_end: end of a range that failed earlier. The plan ends with the newest existing file of that range.
+        retried_end: end of a range that failed earlier. The plan ends with its newest existing file, if any.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):

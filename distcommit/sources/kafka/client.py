@@ -248,7 +248,6 @@ class KafkaQueries:
     def _with_open_ends(
         self, logs: Mapping[PartitionName, PartitionOffsets | str], read_to: Mapping[PartitionName, Position]
     ) -> dict[PartitionName, PartitionOffsets | str]:
-        """Request the end beyond open transactions of partitions that end before their stored position."""
         behind: dict[PartitionName, PartitionOffsets] = {}
         for name, position in read_to.items():
             log = logs.get(name)

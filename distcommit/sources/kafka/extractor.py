@@ -210,8 +210,7 @@ class KafkaExtractor(Extractor):
             self._assigned = set()
 
     def _give_up(self) -> None:
-        """Fail all waiting work units after the idle timeout. If no broker responds, later calls of `extract` fail,
-        too."""
+        """Fail all waiting work units, and if no broker responds, later ones."""
         self._idle_s = 0
         late = self._arrivals.ranges
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])

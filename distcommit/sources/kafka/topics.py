@@ -23,7 +23,7 @@ OWNED_KEYS = frozenset({*READER, "bootstrap.servers", "metadata.broker.list", "g
 
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: number of bytes after which reading may stop. Batches are not larger."""
+"""Work unit property: number of bytes after which reading may stop. Batches have about this size at most."""
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
 

@@ -180,7 +180,7 @@ class RepeatDetector:
         """Return a page's records and positions without repeated ones.
 
         Raises:
-            SourceError: if values are not unique and a record repeats, or are unique and two records share one.
+            SourceError: if values are not unique and a record repeats, or are unique and two different ones share one.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):

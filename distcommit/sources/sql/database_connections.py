@@ -91,7 +91,7 @@ class Database:
 
     @contextmanager
     def errors(self, table: str = "") -> Iterator[None]:
-        """Raise SQLAlchemy's errors as typed errors that name the table."""
+        """Raise errors of the database as typed errors that name the table."""
         try:
             yield
         except (SQLAlchemyError, ValueError) as error:

@@ -212,8 +212,7 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
 def _end(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> tuple[Position, Position | None]:
-    """Return the end that may be read now, and the greatest value if queried. Raises the errors of `plan_table` about
-    integers and text."""
+    """Return the end that may be read now, and the greatest value if it was queried."""
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
         return _end_of_times(connection, table, stored, note), None

@@ -171,7 +171,7 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables together. If the database rejects that, return none; then each is described by itself."""
+    """Describe tables together; none if the database rejects that, because each is then described by itself."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)
