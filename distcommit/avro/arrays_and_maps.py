@@ -10,18 +10,18 @@ import pyarrow as pa
 from distcommit.avro.lockstep_decoding import Datums, Fault, Integers, Skip, long_at
 
 MIN_LANES = 64
-"""Least datums for lockstep decoding; items of fewer are first separated."""
+"""Minimum number of datums for lockstep decoding. If fewer are left, their items are separated first."""
 _MAX_WALKED = 65_536
-"""Items separated before they are decoded together."""
+"""Maximum number of separated items that are decoded together."""
 
 
 def read_items(
     datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array, skip: Skip | None
 ) -> tuple[pa.Array, pa.Array]:
-    """Read each datum's array or map; return items in order, and offsets.
+    """Read the array or map of each datum. Return all items in order, and the offsets where each datum's items begin.
 
-    All first items are read together, then all second ones, until few datums are left, whose items `skip` separates. So
-    the time does not depend on the longest array.
+    All first items are read together, then all second items, until fewer than `MIN_LANES` datums are left. If
+    `skip` is given, it separates their items, so that the time does not depend on the longest array.
     """
     items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
     chunks: list[pa.Array] = [empty]
@@ -50,9 +50,9 @@ def read_items(
 
 
 def _walked(datums: Datums, active: Integers, items_left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
-    """Yield groups of remaining items with indices of datums.
+    """Yield the remaining items in groups, each with the indices of the items' datums.
 
-    Then positions are behind the arrays; a faulty item ends its datum.
+    At the end, each datum's position is behind its array, or at the datum's end if an item is faulty.
     """
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():
@@ -95,7 +95,6 @@ def _group(datums: Datums, begins: list[int], ends: list[int], indices: list[int
 
 
 def _next_block(body: memoryview, position: int) -> tuple[int, int]:
-    """Return the number of items in the next block (0 after the last), and its offset."""
     count, position = long_at(body, position)
     if count < 0:
         _, position = long_at(body, position)
@@ -105,7 +104,6 @@ def _next_block(body: memoryview, position: int) -> tuple[int, int]:
 
 
 def _block_sizes(datums: Datums, rows: Integers) -> Integers:
-    """Read sizes of next blocks; 0 after the last and for faults."""
     selected = datums.take(rows)
     count = selected.longs()
     with_size = np.flatnonzero(count < 0)

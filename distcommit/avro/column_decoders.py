@@ -24,22 +24,22 @@ class Column(Protocol):
 
     @property
     def min_bytes(self) -> int:
-        """Minimum size of an encoded value."""
+        """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
-        """Read one value of each datum; a faulty one has any value or null."""
+        """Read the next value of each datum. A faulty datum's value is arbitrary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Decoder of int and long, dates and times, into a type that may be wider."""
+    """Decoder of int, long, dates and times into a type that may be wider."""
 
     type: pa.DataType
-    """Integer, float, date, time or timestamp."""
+    """Column type: integer, float, date, time or timestamp."""
     is_int: bool
-    """Encoded as int, otherwise long."""
+    """Whether values are encoded as int; otherwise as long."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes."""
+    """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints() if self.is_int else datums.longs()
@@ -58,9 +58,9 @@ class Reals:
     """Decoder of float and double into a type that may be wider."""
 
     type: pa.DataType
-    """Float or double."""
+    """Column type: float or double."""
     dtype: str
-    """NumPy type, little-endian."""
+    """NumPy type of an encoded value, little-endian."""
 
     @property
     def min_bytes(self) -> int:
@@ -73,7 +73,7 @@ class Reals:
 @dataclass(frozen=True, slots=True)
 class Booleans:
     min_bytes: int = 1
-    """The fixed size."""
+    """Size of an encoded value in bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -88,9 +88,9 @@ class Texts:
     """Decoder of bytes and string."""
 
     type: pa.DataType
-    """Binary or string."""
+    """Column type: binary or string."""
     min_bytes: int = 1
-    """The length of an empty value."""
+    """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         return datums.texts(self.type)
@@ -99,7 +99,7 @@ class Texts:
 @dataclass(frozen=True, slots=True)
 class Fixed:
     type: pa.DataType
-    """Fixed-size binary, whose width is a value's size."""
+    """Column type: fixed-size binary of an encoded value's size."""
 
     @property
     def min_bytes(self) -> int:
@@ -115,7 +115,7 @@ class Decimals:
     type: pa.DataType
     """Type of the decoded column, with precision and scale."""
     size: int | None
-    """Size of a value in bytes; None if each value has its length before it."""
+    """Size of a value in bytes; None if a length precedes each value."""
 
     @property
     def min_bytes(self) -> int:
@@ -132,7 +132,7 @@ class Symbols:
     symbols: tuple[str | None, ...]
     """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: a symbol's number."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -149,7 +149,7 @@ class Symbols:
 @dataclass(frozen=True, slots=True)
 class Nulls:
     min_bytes: int = 0
-    """A null takes none."""
+    """A null takes no bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -161,12 +161,12 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A field's default, which the writer's schema lacks."""
+    """Decoder of a field that the writer's schema lacks. Every row gets the field's default."""
 
     value: pa.Scalar
-    """The default, which every row gets."""
+    """The field's default."""
     min_bytes: int = 0
-    """It is not in the data."""
+    """The default takes no bytes in the data."""
 
     @property
     def type(self) -> pa.DataType:
@@ -179,11 +179,11 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class Record:
     written: Sequence[tuple[Column, int | None]]
-    """Decoders in the writer's order, each with its index in `fields`; None if the reader lacks the field."""
+    """Decoders in the writer's order, each with its index in `fields`, or None if the reader lacks the field."""
     fields: Sequence[pa.Field]
     """Fields of the decoded column, in the reader's order."""
     constants: Sequence[tuple[Constant, int]]
-    """Defaults and their indices in `fields`."""
+    """Fields that the writer lacks, with their indices in `fields`."""
 
     @property
     def type(self) -> pa.DataType:
@@ -209,14 +209,14 @@ class Record:
 
 @dataclass(slots=True)
 class Skipped:
-    """Decoder that drops a recursive record that the reader lacks."""
+    """Decoder that drops a recursive record in a field that the reader lacks."""
 
     record: Record | None = None
-    """The enclosing record of the type, or None until it is built."""
+    """Decoder of the record type, which encloses this one; None until it is built."""
     depth: int = 0
-    """Enclosing reads at present, up to `MAX_NESTING`."""
+    """Number of nested reads in progress, at most `MAX_NESTING`."""
     min_bytes: int = 1
-    """Assumed while the record is not built."""
+    """Minimum encoded size in bytes, assumed because `record` is not built yet."""
 
     @property
     def type(self) -> pa.DataType:
@@ -237,14 +237,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A branch of a union, whose column is a struct of all."""
+    """Decoder of one branch of a union into a struct of all branches."""
 
     column: Column
     """Decoder of the branch itself."""
     index: int
     """Index of this branch's field. All other fields are null."""
     type: pa.DataType
-    """Struct of all branches but null."""
+    """Struct with a field for each branch except null."""
 
     @property
     def min_bytes(self) -> int:
@@ -259,11 +259,11 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Union:
     branches: Sequence[Column | None]
-    """None if the reader cannot represent one."""
+    """Decoders by branch number; None for a branch that the reader cannot represent."""
     type: pa.DataType
-    """The branch null is a null row."""
+    """Column type. The null branch is a null row."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the branch's number."""
+    """Minimum encoded size in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
@@ -295,9 +295,9 @@ class Array:
     item_field: pa.Field
     """Name, type and nullability of the items in the decoded list."""
     skip: Skip | None
-    """Finds an item's end; None to decode all in lockstep."""
+    """Function that finds an item's end. If None, all items are decoded in lockstep."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the end mark of an empty array."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:
@@ -311,13 +311,13 @@ class Array:
 @dataclass(frozen=True, slots=True)
 class Map:
     values: Column
-    """Decoder of the values. Keys are text."""
+    """Decoder of the values. Keys are strings."""
     value_field: pa.Field
     """Name, type and nullability of the values in the decoded map."""
     skip: Skip | None
-    """Finds an entry's end; None to decode all in lockstep."""
+    """Function that finds an entry's end. If None, all entries are decoded in lockstep."""
     min_bytes: int = 1
-    """Minimum size of an encoded value in bytes: the end mark of an empty map."""
+    """Minimum encoded size in bytes."""
 
     @property
     def type(self) -> pa.DataType:

@@ -22,7 +22,7 @@ class DamagedDataError(ValueError):
 
 
 class TooLargeError(ValueError):
-    """Data that exceeds the limit."""
+    """Data whose decompressed size exceeds the limit."""
 
 
 def compress(codec: AvroCodec, data: bytes) -> bytes:
@@ -41,7 +41,7 @@ def compress(codec: AvroCodec, data: bytes) -> bytes:
 
 
 def decompress(codec: str, data: bytes, max_bytes: int) -> bytes:
-    """Decompress a block of `CODECS`; raises DamagedDataError or TooLargeError."""
+    """Decompress a block with a codec of `CODECS`. Raises DamagedDataError, or TooLargeError above `max_bytes`."""
     try:
         plain = CODECS[codec](data, max_bytes)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
@@ -77,7 +77,6 @@ def _zstandard(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:
-    """Decompress Snappy, with the size before and Avro's CRC32 after it."""
     body, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size = shift = 0
     for byte in body[:5]:
@@ -102,4 +101,4 @@ CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "bzip2": _bzip2,
     "xz": _xz,
 }
-"""Codecs that files are read with."""
+"""Decompressors of all codecs that can be read, by codec."""

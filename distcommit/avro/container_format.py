@@ -23,7 +23,7 @@ class Header:
 
     Attributes:
         metadata: values by key, as in the file, among them schema and codec.
-        sync: random bytes of the file, which follow each of its blocks.
+        sync: sync marker, random bytes that follow each block of the file.
     """
 
     metadata: Mapping[bytes, bytes]
@@ -31,7 +31,7 @@ class Header:
 
     @property
     def schema(self) -> str:
-        """JSON text; raises ValueError without one."""
+        """The writer's schema as JSON text. Raises ValueError if the header has none."""
         if _SCHEMA not in self.metadata:
             raise ValueError("it is not an Avro file: its header has no schema")
         return self.metadata[_SCHEMA].decode()
@@ -58,7 +58,7 @@ def block_bytes(count: int, data: bytes, sync: bytes) -> bytes:
 
 
 def read_header(stream: BinaryIO) -> Header:
-    """Read up to the first block; raises ValueError for no Avro file, or above `MAX_BLOCK_BYTES`."""
+    """Read the header. Raises ValueError if the file is not an Avro file, or the header exceeds `MAX_BLOCK_BYTES`."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it is not an Avro file: it does not begin with Obj1")
     try:
@@ -68,7 +68,7 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yield number and decompressed bytes of records; raises ValueError for a damaged or too large block."""
+    """Yield each block's record count and decompressed bytes. Raises ValueError for a damaged or too large block."""
     codec, number = header.codec, 0
     while (count := _read_long(stream)) is not None:
         size = _read_long(stream)
@@ -92,7 +92,6 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYT
 
 
 def _metadata(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Yield header entries, with sizes checked before allocation."""
     remaining = MAX_BLOCK_BYTES
     while count := _require_long(stream):
         if count < 0:

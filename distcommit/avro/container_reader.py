@@ -26,7 +26,7 @@ from distcommit.schemas.schema_size_limits import (
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 4 << 20
 _MAX_EMPTY_RECORDS = 65_536
-"""A block's records beyond its bytes; those of null fields take none."""
+"""How many more records than bytes a block may have. Records of null fields take no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class _Limits:
 
 _INPUT_FILES = _Limits()
 _WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
-"""Limits for files that `container_writer` wrote. A block has at least one record of any size, up to the range of
-Arrow's 32-bit offsets. The levels include the root and the innermost type.
+"""Limits for files that `container_writer` wrote. A block can have a single record as large as Arrow's 32-bit offsets
+allow. The levels include the root and the innermost type.
 """
 
 
@@ -55,7 +55,10 @@ def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def read_table(stream: BinaryIO) -> pa.Table:
-    """Return a `container_writer` file's records, nullable by their unions; raises ValueError."""
+    """Return the records of a file that `container_writer` wrote. Columns whose type is a union with null are nullable.
+
+    Raises ValueError if the file is damaged.
+    """
     header = read_header(stream)
     reader = _reader(header, _WRITTEN_FILES, keeps_required=True)
     return pa.Table.from_batches(_batches(stream, header, reader, _WRITTEN_FILES), schema=reader.schema)
@@ -75,7 +78,7 @@ def _reader(header: Header, limits: _Limits, keeps_required: bool) -> AvroReader
 
 
 def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limits) -> Iterator[pa.RecordBatch]:
-    """Yield records; a damaged block raises after all earlier ones."""
+    """Yield records. A damaged block raises ValueError after all records of earlier blocks."""
     skip, batch = skip_of(reader.record), _Batch(reader)
     try:
         for number, (count, data) in enumerate(read_blocks(stream, header, limits.block_bytes)):
@@ -102,7 +105,6 @@ def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limi
 
 
 def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, first: int) -> list[int]:
-    """Return ends of `count` records; raises ValueError if the data is too short."""
     ends: list[int] = []
     try:
         for _ in range(count):
@@ -118,36 +120,29 @@ def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, 
 
 @dataclass(slots=True)
 class _Batch:
-    """Records of blocks, decoded together because each call costs time."""
+    """Records of several blocks, decoded in one call because each call costs time."""
 
     reader: AvroReader
     parts: list[bytes] = field(default_factory=list)
-    """One for each block."""
+    """Bytes of the records, by call of `add`."""
     size: int = 0
     offsets: list[int] = field(default_factory=lambda: [0])
-    """Start, then ends, in the joined parts."""
+    """Offsets in the joined parts: 0, then the end of each record."""
     origins: list[tuple[int, int, int]] = field(default_factory=list)
-    """By part: first record here, block, and that record in the block."""
+    """For each part: the index of its first record in this batch, the block, and that record's index in the block."""
 
     def has_room(self, count: int, size: int) -> bool:
         return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
 
     def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
-        """Add records of a block.
-
-        Args:
-            data: bytes of the block.
-            begin: offset of the first record.
-            ends: offset of each record's end.
-            first: index of the first record in the block.
-        """
+        """Add records: their bytes, begin and ends as offsets in the block, and the index of the first."""
         self.origins.append((len(self.offsets) - 1, block, first))
         self.parts.append(data)
         self.offsets += [end - begin + self.size for end in ends]
         self.size += len(data)
 
     def decode(self) -> Iterator[pa.RecordBatch]:
-        """Yield and clear the records; a faulty one raises ValueError after all earlier blocks."""
+        """Yield and clear the records. A faulty record raises ValueError after all records of earlier blocks."""
         offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
         self.offsets, self.parts, self.origins, self.size = [0], [], [], 0
         if len(offsets) == 1:

@@ -1,6 +1,6 @@
 """Writer of Avro container files (Apache Avro 1.12 specification, Object Container Files).
 
-fastavro encodes records only: its containers need more libraries, and its timestamps are Python's.
+fastavro encodes only the records. Its container writer needs more libraries, and represents timestamps as Python does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ends of consecutive datums, which container files lack and `lockstep_decoding` needs.
+"""Functions that find the ends of consecutive datums: `lockstep_decoding` needs them, and container files lack them.
 
-Only lengths, branches and counts are decoded; `lockstep_decoding` rejects values that end elsewhere.
+Only lengths, branch numbers and counts are decoded. `lockstep_decoding` rejects a datum whose values end elsewhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from distcommit.avro.lockstep_decoding import Buffer, Skip, long_at
 
 
 def skip_of(column: column_decoders.Column) -> Skip:
-    """Return a function that skips a value; raises TypeError for a missing union branch or recursion."""
+    """Return a function that skips a value. Raises TypeError for recursion, or a union branch without decoder."""
     match column:
         case column_decoders.Numbers() | column_decoders.Symbols():
             return _skip_long
@@ -36,7 +36,7 @@ def skip_of(column: column_decoders.Column) -> Skip:
 
 
 def item_skip(items: column_decoders.Column, *, has_key: bool) -> Skip | None:
-    """Return a function that skips an item (with `has_key` an entry), or None."""
+    """Return a function that skips an array item, with `has_key` a map entry; None if `skip_of` raises TypeError."""
     try:
         return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
     except TypeError:
@@ -76,7 +76,6 @@ def _sequence(skips: list[Skip]) -> Skip:
 
 
 def _record(fields: list[column_decoders.Column]) -> Skip:
-    """Return a function that skips a record, adjacent fixed sizes at once."""
     skips: list[Skip] = []
     size = 0
     for field in fields:
@@ -103,8 +102,6 @@ def _union(branches: list[Skip]) -> Skip:
 
 
 def _items(item: Skip) -> Skip:
-    """Return a function that skips an array or map; more items than bytes raise ValueError."""
-
     def skip(data: Buffer, position: int) -> int:
         while True:
             count, position = long_at(data, position)

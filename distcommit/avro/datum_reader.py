@@ -25,11 +25,11 @@ from distcommit.schemas.schema_size_limits import (
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema with full names.
+    """An Avro schema in which types have full names.
 
     Attributes:
-        root: type of datums.
-        named: types, also of referenced schemas.
+        root: type of the datums.
+        named: definitions of named types by full name, including those of referenced schemas.
     """
 
     root: AvroSchema
@@ -40,7 +40,8 @@ def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
     """Parse a schema; raises UnusableSchemaError.
 
     Args:
-        referenced: JSON texts, each after those that it needs.
+        text: the schema's JSON text.
+        referenced: JSON texts of the schemas that it refers to, each after the schemas that it needs.
     """
     named: dict[str, AvroSchema] = {}
     try:
@@ -63,13 +64,13 @@ class AvroReader:
 
     Args:
         writer: the schema that the datums were written with.
-        reader: the schema that they are read as; None for the writer's.
+        reader: the schema that the datums are read as; None for `writer`.
         name: name of the only column, if the schema is not a record.
-        expansion: counter of the schema's columns, with their limits.
+        expansion: counter that limits the schema's columns and levels.
         keeps_required: whether fields that have no null branch become required columns; otherwise all may be null.
 
     Raises:
-        UnusableSchemaError: if there is no column for a type, or the two schemas do not fit.
+        UnusableSchemaError: if Arrow has no type for an Avro type, or the two schemas are incompatible.
     """
 
     def __init__(
@@ -97,7 +98,8 @@ class AvroReader:
         """Decode datums.
 
         Returns:
-            A record for each, and faults by index, whose records have no meaning.
+            A record for each datum, and the reasons of faults by datum index. The record of a faulty datum has no
+            meaning.
         """
         values = self.record.columns(datums)
         datums.finish()

@@ -1,7 +1,7 @@
 """Decoder of a batch's Avro datums in lockstep, value by value (Apache Avro 1.12 specification, Binary Encoding).
 
-Without offsets of fields, datums must be read from their start; NumPy does that for all together, 15 times as fast.
-Faults do not affect other datums, and too early or late ends are always detected.
+Avro has no offsets of fields, so a datum must be read from its start. NumPy reads all datums together, 15 times as
+fast. A fault does not affect other datums. Values that end before or behind their datum's end are always detected.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from distcommit.schemas.schema_size_limits import MAX_NESTING
 
 Integers = NDArray[np.int64]
 _PADDING = 64
-"""Readable bytes behind the last datum, more than the longest number."""
+"""Number of readable bytes behind the last datum: more than the longest number has."""
 MAX_LONG_BYTES = 10
 
 
 Buffer = bytes | memoryview
 Skip = Callable[[Buffer, int], int]
-"""Returns the offset behind a value, maybe past the data. Raises IndexError if the data ends within a number, and
-ValueError for an impossible length."""
+"""Function that returns the offset behind a value, which may be past the data. Raises IndexError if the data ends
+within a number, and ValueError for an impossible length."""
 
 
 def long_at(data: Buffer, position: int) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class Datums:
 
     @classmethod
     def of(cls, data: NDArray[np.uint8], begin: Integers, end: Integers) -> Datums:
-        """Return datums at ascending offsets, below 2 GiB in total."""
+        """Return the datums of `data` between `begin` and `end`, which must ascend and span less than 2 GiB."""
         first, last = (int(begin[0]), int(end[-1])) if len(begin) else (0, 0)
         padded = np.concatenate([data[first:last], np.zeros(_PADDING, np.uint8)])
         return cls(padded, begin - first, end - first, np.arange(len(begin)), np.zeros(len(begin), np.int8))
@@ -110,15 +110,15 @@ class Datums:
         return len(self.position)
 
     def take(self, indices: Integers) -> Datums:
-        """Return datums at ascending indices, to `put_back` after reading."""
+        """Return the datums at ascending indices. After reading, pass them to `put_back`."""
         return Datums(self.data, self.position[indices], self.end[indices], self.row[indices], self.faults)
 
     def put_back(self, indices: Integers, selected: Datums) -> None:
-        """Set positions from the result of `take`."""
+        """Set the positions of datums from the result of `take`."""
         self.position[indices] = selected.position
 
     def fail(self, mask: NDArray[np.bool_], fault: Fault) -> None:
-        """Record first faults of datums, and move these to their end."""
+        """Record a fault of the datums in `mask`, unless they have an earlier one, and skip to their end."""
         if mask.any():
             rows = self.row[mask]
             self.faults[rows] = np.where(self.faults[rows], self.faults[rows], fault)
@@ -129,11 +129,11 @@ class Datums:
         return np.not_equal(self.faults[self.row], 0)
 
     def finish(self) -> None:
-        """Record a fault for remaining bytes."""
+        """Record a fault of each datum with unread bytes."""
         self.fail(self.position < self.end, Fault.TOO_LONG)
 
     def _advance(self, count: Integers | int) -> Integers:
-        """Advance by `count` bytes; return previous positions, 0 for short datums."""
+        """Advance by `count` bytes. Return the previous positions, 0 for datums that are too short."""
         begin = self.position
         self.position = begin + count
         over = self.position > self.end
@@ -160,7 +160,6 @@ class Datums:
         return numbers
 
     def ints(self) -> Integers:
-        """Read numbers of at most 32 bits."""
         values = self.longs()
         over = (values < -(2**31)) | (values >= 2**31)
         if over.any():
@@ -179,7 +178,7 @@ class Datums:
         return np.equal(values, 1)
 
     def lengths(self) -> Integers:
-        """Read lengths; 0 for short datums."""
+        """Read the next length of each datum; 0 if it is impossible."""
         lengths = self.longs()
         impossible = (lengths < 0) | (lengths > self.end - self.position)
         self.fail(impossible, Fault.LENGTH)
@@ -192,9 +191,9 @@ class Datums:
         return values if pa.types.is_binary(arrow_type) else self._as_text(values)
 
     def _slices(self, begin: Integers, lengths: Integers) -> pa.Array:
-        """Return binary slices without a loop in Python.
+        """Return slices of the data as binary values, without a loop in Python.
 
-        Pairs must be ascending and disjoint: they are the even values of one array, and the gaps the odd ones.
+        Slices must be ascending and disjoint: they are the even values of one array, and the gaps the odd values.
         """
         if not len(begin):
             return pa.array([], pa.binary())
@@ -213,7 +212,7 @@ class Datums:
             return pa.compute.if_else(pa.array(valid), values, pa.scalar(b"", pa.binary())).cast(pa.string())
 
     def fixed(self, size: int) -> NDArray[np.uint8]:
-        """Read `size` bytes as a matrix of rows."""
+        """Read `size` bytes of each datum, as a matrix with one row each."""
         begin = self._advance(size)
         if len(self.data) < size:
             return np.zeros((len(begin), size), np.uint8)
@@ -221,7 +220,7 @@ class Datums:
         return matrix
 
     def decimals(self, arrow_type: pa.DataType, size: int | None) -> pa.Array:
-        """Read decimals: big-endian two's complement of `size` bytes, or with a length."""
+        """Read decimals: big-endian two's complement of `size` bytes, or after a length if `size` is None."""
         if size is None:
             lengths = self.lengths()
             begin = self.position
@@ -246,7 +245,6 @@ class Datums:
         return decimals
 
     def _without_sign_bytes(self, begin: Integers, lengths: Integers, width: int) -> tuple[Integers, Integers]:
-        """Remove sign bytes down to `width`."""
         begin, lengths = begin.copy(), lengths.copy()
         for row in np.flatnonzero(lengths > width):
             value = self.data[begin[row] : begin[row] + lengths[row]]

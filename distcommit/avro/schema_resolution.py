@@ -1,4 +1,4 @@
-"""Schema resolution: the Arrow columns that decode a writer's schema, as it is or as a reader's schema requires.
+"""Schema resolution: decoders of data in a writer's schema into Arrow columns of that or of a reader's schema.
 
 | Avro | Arrow |
 | --- | --- |
@@ -67,30 +67,30 @@ _MAX_PRECISION = 76
 
 @dataclass(slots=True)
 class Resolution:
-    """Builder of the decoders from writer's to reader's types."""
+    """Builder of decoders that read the writer's types as the reader's types."""
 
     written_names: Mapping[str, AvroSchema]
-    """The writer's, by full name."""
+    """Named types of the writer's schema, by full name."""
     read_names: Mapping[str, AvroSchema]
-    """The reader's, by full name."""
+    """Named types of the reader's schema, by full name."""
     expansion: Expansion
-    """Limits the number of columns."""
+    """Counter that limits the number of columns."""
     keeps_required: bool = False
     """Whether fields without a null branch become required columns. If not, all are nullable, so that records of
     several schemas fit one table."""
     open_records: list[str] = field(default_factory=list)
-    """Enclosing records, to detect recursion."""
+    """Names of the enclosing records, to detect recursion."""
     skipped: dict[str, column_decoders.Skipped] | None = None
-    """Enclosing records while a field that the reader lacks is built; otherwise None."""
+    """Decoders of enclosing records by name, while a field that the reader lacks is built; otherwise None."""
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return the decoder for a type.
+        """Return the decoder that reads the type `writer` as the type `reader`.
 
         Args:
             path: path of the field, for messages; empty for the schema itself.
 
         Raises:
-            UnusableSchemaError: if Arrow has no type for it, or the two types are incompatible.
+            UnusableSchemaError: if Arrow has no type for `reader`, or the two types are incompatible.
         """
         writer, reader = _definition(writer, self.written_names), _definition(reader, self.read_names)
         if isinstance(writer, list):
@@ -160,7 +160,7 @@ class Resolution:
         return column_decoders.Record(written, arrow_fields, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> column_decoders.Constant:
-        """Return a field's default, from fastavro's bytes."""
+        """Return a missing field's default, encoded by fastavro and decoded as a column."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
         column = self._of_reader().column(reader["type"], reader["type"], path)
@@ -216,7 +216,7 @@ class Resolution:
         return column_decoders.Union(branches, built[0].type if built else pa.null())
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
-        """Return the decoder as a union's branch, of the same kind or else the first compatible."""
+        """Return the decoder into a branch of the reader's union: of the same type, or else the first compatible."""
         members = [_definition(item, self.read_names) for item in reader]
         if any(isinstance(item, list) for item in members):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")

@@ -1,4 +1,4 @@
-"""Avro schemas for Arrow data, with times as integers, which Python's types cannot all represent."""
+"""Avro schemas for Arrow data. Times are encoded as integers, because Python's types cannot represent all of them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ _UNITS = {"ms": "millis", "us": "micros"}
 
 
 def avro_schema(schema: pa.Schema) -> AvroSchema:
-    """Return the record type, nullable as unions; raises ConfigurationError for a type or name."""
+    """Return the record type for an Arrow schema, with a nullable column as a union with null.
+
+    Raises ConfigurationError if Avro does not support a column's type or name.
+    """
     return _record(list(schema), "record", "", "")
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema for encoding: times as integers, dictionaries as values."""
+    """Return the Arrow schema that rows are cast to for encoding: times as integers, dictionaries as plain values."""
     return pa.schema([pa.field(f.name, replace_types(f.type, _plain_type), f.nullable) for f in schema])
 
 
 def without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """Remove logical types, which do not affect the encoding."""
+    """Return the schema without logical types, which do not affect the encoding."""
     if isinstance(schema, list):
         return [without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Errors of clients of databases and Kafka that mean wrong or missing credentials, and not a stopped server."""
+"""Detection of database and Kafka errors that mean rejected credentials, not a stopped server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _REJECTED = re.compile(
     r"authentication failed|no password supplied|^\(1045,|FATAL: +role .* does not exist"
     r"|SASL authentication error|Unsupported SASL mechanism"
 )
-"""Texts of libpq for SQLSTATE 28P01 and 28000, of libpq itself, of MariaDB's and MySQL's code 1045, and of librdkafka.
-A failed connection of psycopg has no SQLSTATE."""
+"""Error texts of PostgreSQL (SQLSTATE 28P01 and 28000), libpq, MariaDB and MySQL (code 1045), and librdkafka.
+psycopg reports no SQLSTATE if it cannot connect."""
 
 
 @contextmanager
 def checking_credentials() -> Iterator[None]:
-    """Raise ConfigurationError if the server rejects user or password; a job's check adds setting and remedy."""
+    """Raise ConfigurationError if the server rejects user or password. A job's check adds setting and remedy."""
     try:
         yield
     except Exception as error:

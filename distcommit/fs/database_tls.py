@@ -26,7 +26,7 @@ LIBPQ_TIME_LIMITS: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""Detect an unresponsive server within a minute."""
+"""Options of libpq that detect an unresponsive server within a minute."""
 
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
@@ -50,8 +50,8 @@ def is_remote(host: str) -> bool:
 
 
 def check_no_password(url: str, section: str) -> None:
-    """Raise SettingError for a password, or an option with `pass` other than `passfile`. `section`: of the job file,
-    for the remedy."""
+    """Raise SettingError if a URL has a password, or an option other than `passfile` with `pass` in its name. The
+    remedy names `section` of the job file."""
     parts = urlsplit(url)
     names = parse_qs(parts.query).keys() - {"passfile"}
     if parts.password is not None or any("pass" in name.lower() for name in names):
@@ -72,10 +72,10 @@ def check_url_options(url: str, tls: Tls) -> None:
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:
-    """Check options of a MariaDB or MySQL URL, and values of time limits and TLS.
+    """Check the options of a MariaDB or MySQL URL, and their values for time limits and TLS.
 
     Raises:
-        ValueError: if invalid, repeated, or against `tls`.
+        ValueError: if an option is unknown, invalid or repeated, or contradicts `tls`.
     """
     options = _options(urlsplit(url), MYSQL_OPTIONS)
     for name, value in options.items():
@@ -99,7 +99,7 @@ def check_mysql_url(url: str, tls: Tls) -> None:
 
 
 def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
-    """Return pymysql's arguments of a checked URL; reads certificates."""
+    """Return pymysql's arguments for a checked URL. Reads the certificate files."""
     parts = urlsplit(url)
     options = _options(parts, MYSQL_OPTIONS)
     supplied = {name: value for name, value in options.items() if name in _DRIVER}
@@ -134,7 +134,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return libpq's TLS arguments beside a checked URL; empty if it suffices."""
+    """Return the TLS arguments that libpq needs in addition to a checked URL."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)
@@ -155,8 +155,8 @@ def uri_with_tls(uri: str, tls: Tls) -> str:
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether a host may be remote; True with a service file. Variables supply what the URL lacks; PGHOSTADDR
-    overrides its host."""
+    """Return whether a host may be remote, by URL and variables; True with a service file. PGHOSTADDR overrides the
+    URL's host."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
     hosts += [_PORT.sub("", host) for host in options.get("host", "").split(",")]
     addresses = options.get("hostaddr") or environment.get("PGHOSTADDR", "")
@@ -167,8 +167,8 @@ def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], enviro
 
 
 def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return a URL's options, repeated ones joined by commas. Raises ValueError if a non-empty `existing` lacks one, or
-    one that must be unique repeats."""
+    """Return a URL's options. Values of a repeated option are joined by commas. Raises ValueError if a TLS option
+    repeats; with `existing`, if any option repeats or is not in it."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if existing and name not in existing:

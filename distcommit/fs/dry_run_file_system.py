@@ -10,13 +10,13 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 class DryRunDeletes:
-    """Records deletions instead of executing them.
+    """File system that records deletions instead of executing them.
 
-    Listings omit what was deleted, but `status` and `read` still find it. Puts and changes of access raise
+    Listings omit deleted files, but `status` and `read` still find them. Puts and changes of access raise
     DistcommitError; other changes raise AttributeError.
 
     Attributes:
-        deleted: files, in order.
+        deleted: paths of deleted files, in order.
     """
 
     def __init__(self, fs: FileSystem) -> None:

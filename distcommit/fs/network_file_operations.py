@@ -19,7 +19,7 @@ from distcommit.protocol.paths.temporary_and_probes import temporary_name
 class NetworkFileOperations(FileSystem, Protocol):
     """Operations that network file systems share: nothing can be synced after a call, and links are not visible.
 
-    A client may repeat a lost request, so a subclass's `rename` must not replace a file.
+    A client may repeat a request after a lost response, so a subclass's `rename` must not replace a file.
     """
 
     def read_chunks(self, path: str) -> Iterator[bytes]: ...
@@ -34,7 +34,8 @@ class NetworkFileOperations(FileSystem, Protocol):
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Publish by renaming a temporary file; one with the same bytes may count as this call's."""
+        """Put a file by renaming a temporary one. If that is missing, a file with the same bytes counts as put by this
+        call."""
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
         try:

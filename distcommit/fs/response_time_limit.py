@@ -1,4 +1,4 @@
-"""Time limit for complete responses; clients limit only single bytes."""
+"""Time limit for complete responses. Clients limit only the wait for single bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Answer = TypeVar("Answer")
 
 
 class ResponseTimeError(Exception):
-    """The response was not complete in time."""
+    """A response that was not complete in time."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"no complete response within {limit_s:g} s")
 
 
 def call_within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
-    """Call a function in a daemon thread, which continues after the limit without a result.
+    """Call a function in a daemon thread and return its result. After the limit, the thread continues.
 
     Raises:
         ResponseTimeError: after `limit_s` seconds.

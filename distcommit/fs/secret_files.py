@@ -19,7 +19,7 @@ SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
 def check_secret_files(value: Value) -> Value:
-    """Return settings whose secret files have absolute paths; raises ValidationError."""
+    """Return the settings. Raises ValidationError if a secret file's path is not absolute."""
     texts = value.items() if isinstance(value, Mapping) else [(None, value)]
     raise_all(
         SettingError("must name a secret's file by an absolute path", *([] if key is None else [key]), actual=path)
@@ -50,7 +50,7 @@ def with_secret_files(text: str) -> str:
 
 
 def with_secret_files_in(value: Any) -> Any:
-    """Apply `with_secret_files` to a tree's texts."""
+    """Apply `with_secret_files` to the texts in mappings and lists."""
     if isinstance(value, Mapping):
         return {key: with_secret_files_in(below) for key, below in value.items()}
     if isinstance(value, list):

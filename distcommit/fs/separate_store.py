@@ -1,4 +1,4 @@
-"""The store on another file system than staging and output."""
+"""Support for a store on another file system than staging and output."""
 
 from __future__ import annotations
 
@@ -98,5 +98,4 @@ class TwoFileSystems:
 
 
 def file_system_at(fs: FileSystem, root: str) -> FileSystem:
-    """Return the file system of a root."""
     return fs.part_of(root) if isinstance(fs, TwoFileSystems) else fs

@@ -30,7 +30,7 @@ class DescribedSource(SettingsModel, SourceSettings):
     """Base class of the section `source`.
 
     Attributes:
-        extract: what the job file declares about the records.
+        extract: the declared keys and delta fields.
     """
 
     extract: DeclaredExtract = DeclaredExtract()

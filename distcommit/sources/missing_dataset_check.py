@@ -14,9 +14,9 @@ def require_listed(
     """Raise SourceError with similar existing names if `missing` is not empty.
 
     Args:
-        setting: lists the names, such as `topics`.
+        setting: the setting that lists the names, such as `topics`.
         selected: number of existing names that the job reads.
-        todo: how to let this user see an existing name.
+        todo: end of the remedy: how this user may see existing names.
     """
     if not missing:
         return

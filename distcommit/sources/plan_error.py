@@ -11,7 +11,7 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 class PlanError(SourceError):
-    """Error of a dataset; `remedy` is that of `DatasetProblem`."""
+    """Error of a dataset that can't be planned. `remedy` is a command, as in `DatasetProblem`."""
 
     id = "DATASET_NOT_PLANNED"
 
@@ -29,7 +29,7 @@ def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanEr
     """Return the error of a column that ends below the stored position.
 
     Args:
-        end: None if there is no value at or after `stored`.
+        end: position where the column ends; None if there is no value at or after `stored`.
     """
     end_note = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(

@@ -1,4 +1,4 @@
-"""Plans of snapshots, which read a whole dataset; positions count published ones."""
+"""Plans of snapshots, each of which reads a whole dataset. Positions count published snapshots."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.watermark_column import PARTITION
 
 SNAPSHOT = "snapshot"
-"""Incarnation of these positions."""
+"""Incarnation of positions that count snapshots."""
 
 
 def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPlan:
-    """Return the plan of the next snapshot; raises SourceError for another kind of position."""
+    """Return the plan of the next snapshot. Raises SourceError if the stored position does not count snapshots."""
     stored = stored_position(urn, state, SNAPSHOT, is_count)
     low = stored if isinstance(stored, int) else 0
     unit = WorkUnit("0", urn, Watermark({PARTITION: low}, SNAPSHOT), Watermark({PARTITION: low + 1}, SNAPSHOT), size)
@@ -33,7 +33,7 @@ def stored_position(
     """Return the position of a dataset's only partition; None if it was never read.
 
     Args:
-        incarnation: required, except of a watermark without one, from an operator.
+        incarnation: the required incarnation. A watermark that an operator set may have none.
         fits: returns whether a position is valid for the incarnation.
 
     Raises:

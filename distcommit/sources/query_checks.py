@@ -45,7 +45,8 @@ _SCANNERS = {
         },
     }.items()
 }
-"""`mark` matches placeholders of values, `open` the begin of an unclosed quote or comment."""
+"""Token patterns by dialect. `mark` matches placeholders of values, `open` the start of an unclosed quote or comment.
+"""
 _NESTING = frozenset({"postgresql", "spark"})
 """Dialects with nested comments."""
 _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
@@ -53,7 +54,7 @@ _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
 )
 _OTHER_STATEMENTS = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE", "CREATE", "DROP", "SET", "FROM"})
-"""Words of other statements than SELECT after WITH; after FROM, Spark accepts INSERT."""
+"""Words that begin other statements than SELECT after WITH. Spark accepts INSERT after FROM."""
 _NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
@@ -143,11 +144,6 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """State within one pair of brackets.
-
-    `has_select`: after SELECT. `lists_tables`: in a list after FROM.
-    """
-
     has_select: bool = False
     lists_tables: bool = False
 
@@ -184,7 +180,6 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _end_of_nested(text: str, begin: int) -> int:
-    """Return the index after a nested comment; 0 if it is not closed."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, begin):
         depth += 1 if part[0] == "/*" else -1
@@ -204,7 +199,6 @@ def _check_brackets(words: list[str]) -> None:
 
 
 def _require_query(words: list[str]) -> None:
-    """Reject other statements than SELECT after WITH."""
     depth, before = 0, ""
     for word in map(str.upper, words if words[0].upper() == "WITH" else []):
         if before == ")" and not depth and word in _OTHER_STATEMENTS:

@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 from distcommit.core.watermark import Position, Watermark, at_or_past
 
 PARTITION = ""
-"""The only partition."""
+"""The only partition of a dataset with a watermark column."""
 _LAST_INTEGER = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 Row = TypeVar("Row")
 
 
 class Kind(StrEnum):
-    """Type of a watermark column, in its incarnation."""
+    """Type of a watermark column. Incarnations contain it."""
 
     INTEGER = "integer"
     TIME = "time"
@@ -58,10 +58,7 @@ def position_of(kind: Kind, value: Any) -> Position:
 
 
 def end_of_times(now: datetime, lookback_s: int) -> Position:
-    """Return the end of readable times: the present second, less `lookback_s`.
-
-    At this resolution more rows of the present second may follow.
-    """
+    """Return the end of readable times: the present second, in which more rows may follow, less `lookback_s`."""
     return position_of(Kind.TIME, now.replace(microsecond=0) - timedelta(seconds=lookback_s))
 
 
@@ -70,7 +67,6 @@ def time_at(position: Position) -> datetime:
 
 
 def is_position(kind: Kind, position: Position) -> bool:
-    """Return whether a position is valid for the kind."""
     if kind is Kind.INTEGER:
         return type(position) is int and -_LAST_INTEGER - 1 <= position <= _LAST_INTEGER
     if kind is Kind.TEXT:
@@ -98,11 +94,12 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
 
 class OrderedRows(Generic[Row]):
-    """Buffer of rows in ascending order; those with one position leave together.
+    """Buffer of rows in ascending order of positions. Rows with one position leave together.
 
     Args:
-        high: exclusive; None for no limit.
-        refused: makes the error of the lowest allowed and the actual position.
+        low: lowest allowed position.
+        high: end of the allowed positions (exclusive); None for no limit.
+        refused: function that returns the error for the lowest allowed and the actual position.
     """
 
     def __init__(
@@ -114,7 +111,7 @@ class OrderedRows(Generic[Row]):
         self._positions: list[Position] = []
 
     def add(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        """Add rows; raises the error of `refused`."""
+        """Add rows. Raises the error of `refused` if a position is out of order or not allowed."""
         for one, next_one in pairwise([self.newest, *positions]):
             if next_one < one or (self._high is not None and next_one >= self._high):  # type: ignore[operator]
                 raise self._refused(one, next_one)

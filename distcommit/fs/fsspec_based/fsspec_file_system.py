@@ -30,7 +30,7 @@ from distcommit.fs.fsspec_based.fsspec_probe import probe
 from distcommit.fs.network_file_operations import NetworkFileOperations
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
-"""Client options that a scheme requires. On SMB, others can read an open file only with this option."""
+"""Client options that a scheme requires. On SMB, other processes can read an open file only with this option."""
 
 _PIECE_BYTES = 1 << 20
 _DELETE_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.3, 0.6)
@@ -46,7 +46,7 @@ _FILE_ERRORS = {
     *(errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ELOOP, errno.EMLINK),
     *(errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV),
 }
-"""Errors of a file; all others are the connection's, even a bad file descriptor."""
+"""Errors that concern a file. All others concern the connection, even a bad file descriptor."""
 
 _NT_STATUS = {
     0xC0000022: errno.EACCES,  # ACCESS_DENIED
@@ -65,7 +65,7 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
     """Return fsspec's class for a URL scheme.
 
     Raises:
-        ConfigurationError: if fsspec has none, its package is missing, or the class inherits `mv`.
+        ConfigurationError: if fsspec has no class, its package is missing, or the class inherits `mv`.
     """
     try:
         kind: type[AbstractFileSystem] = get_filesystem_class(scheme)
@@ -160,8 +160,8 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """Delete a file. Raises OSError with EBUSY if the name remains for a second because another process has it
-        open, or the busy file was not deleted."""
+        """Delete a file. Raises OSError with EBUSY if another process has it open, and either the name remains for a
+        second or the file was not deleted."""
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)
@@ -218,7 +218,7 @@ class FsspecFileSystem(NetworkFileOperations):
         return entries
 
     def _wait_until_gone(self, path: str) -> None:
-        """Wait until a deleted name is gone or new; raises OSError after a second."""
+        """Wait until a deleted name is free or taken again. Raises OSError after a second."""
         for pause_s in (*_DELETE_PAUSES_S, None):
             try:
                 self.status(path)
@@ -230,8 +230,8 @@ class FsspecFileSystem(NetworkFileOperations):
 
     @contextmanager
     def _request(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-        """Count a request, and yield fsspec's file system and path. Errors are OSError, unknown ones EIO, after which
-        the next call reconnects."""
+        """Count a request, and yield fsspec's file system and path. Raises each error as OSError. After an unknown
+        error, which becomes EIO, the next call reconnects."""
         REQUESTS.made += 1
         try:
             yield self._connect(), self._base + path
@@ -256,7 +256,7 @@ class FsspecFileSystem(NetworkFileOperations):
 
 
 class FsspecStagedWriter(ChecksummingWriter):
-    """Writer of a new file (mode `xb`), whose taken name may show only at `close_file`."""
+    """Writer of a new file (mode `xb`). Some classes report a taken name only at `close_file`."""
 
     def __init__(self, fs: FsspecFileSystem, path: str) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Tests of an unknown file system's capabilities before a job's folders are created.
 
-Races are tried several times with many callers, because they may not occur at once.
+Races are tried several times with many callers, because one try may not show a fault.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ def _renames(fs: FileSystem, folder: str) -> None:
 
 
 def _lets_one_win(fs: FileSystem, folder: str) -> None:
-    """Check that of concurrent calls for a name exactly one takes effect and reports it."""
     for turn in range(_TURNS):
         below = f"{folder}/{turn}"
         fs.make_folder(below)
@@ -134,7 +133,6 @@ def _keeps_names(fs: FileSystem, folder: str) -> None:
 
 
 def _shows_others(fs: FileSystem, folder: str) -> None:
-    """Check that changes are visible at once, to a pickled copy and another process."""
     other: FileSystem = pickle.loads(_pickled(fs, fs))
     path, moved = f"{folder}/a", f"{folder}/b"
     _look(other, folder, path)  # gives it the chance to cache that the name is free

@@ -1,4 +1,4 @@
-"""Folders of input files on fsspec, in Azure and in Google Cloud Storage, only read and listed.
+"""Read-only folders of input files, on fsspec, in Azure and in Google Cloud Storage.
 
 Options come from fsspec's configuration (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec), for Azure and Google from the
 environment.
@@ -38,9 +38,9 @@ class InputFile(Struct, frozen=True):
 
 
 class InputFolder:
-    """Folder at a local path or URL, picklable, connected at each process's first call.
+    """Folder at a local path or URL. Picklable; connects at the first call in each process.
 
-    Paths are relative, without outer slashes; the empty path is the folder.
+    Paths are relative to the folder, without outer slashes. The empty path is the folder itself.
     """
 
     def __init__(self, url: str) -> None:
@@ -53,11 +53,10 @@ class InputFolder:
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Discard cached listings."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """Return names and states, None for folders, without links and devices.
+        """Return the name and state of each file, and the name and None of each folder. Links and devices are omitted.
 
         Raises:
             FileNotFoundError: if the folder does not exist.
@@ -73,7 +72,7 @@ class InputFolder:
         return entries
 
     def status(self, path: str) -> InputFile | None:
-        """Return a file's state, or None."""
+        """Return a file's state, or None if there is no file."""
         fs, root = self._connected
         self.refresh()
         try:
@@ -83,7 +82,7 @@ class InputFolder:
         return self._file(info) if info["type"] == "file" else None
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file; raises FileNotFoundError if it is gone."""
+        """Open a file. Raises FileNotFoundError if it does not exist."""
         fs, root = self._connected
         opened: BinaryIO = fs.open(_below(root, path), "rb")
         return opened
@@ -93,8 +92,8 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Return nanoseconds rounded to the microsecond, because finer digits may differ between calls; raises
-        SourceError without a time."""
+        """Return the modification time, rounded to the microsecond because finer digits may differ between calls. If
+        the file system reports none, raise SourceError."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
             modified = info[name] if name else self._connected[0].modified(info["name"])
@@ -146,7 +145,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """List a folder. If a file is deleted during the call, try again, at most ten times in all."""
+    """List a folder. Repeat the call if a file is deleted meanwhile."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

@@ -37,7 +37,7 @@ _ERRORS = {
 
 
 def hdfs_error(exception: str, message: str, path: str) -> OSError:
-    """Return the OSError of a Java exception, EIO if unknown."""
+    """Return the OSError for a Java exception; EIO if it is unknown."""
     name = re.split(r"[.$]", exception)[-1]
     return OSError(_ERRORS.get(name, errno.EIO), f"{message.partition(chr(10))[0]} ({name})", path)
 
@@ -45,7 +45,7 @@ def hdfs_error(exception: str, message: str, path: str) -> OSError:
 class HdfsWriter(Protocol):
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Close the file once HDFS has its bytes. Over RPC they are durable then, over WebHDFS only with
+        """Send the remaining bytes and close the file. Over RPC its bytes are durable then, over WebHDFS only with
         `dfs.datanode.synconclose`."""
         ...
 
@@ -54,6 +54,7 @@ class HdfsCalls(Protocol):
     """Requests to the NameNode, one for each method. Errors are those of `hdfs_error`.
 
     Attributes:
+        scheme: scheme of the URL.
         has_file_ids: whether the status of a file contains its id.
     """
 
@@ -61,7 +62,7 @@ class HdfsCalls(Protocol):
     has_file_ids: bool
 
     def open_new(self, path: str) -> HdfsWriter:
-        """Create a file in an existing folder; raises FileExistsError."""
+        """Create a file in an existing folder. Raises FileExistsError if the name is taken."""
         ...
 
     def read_chunks(self, path: str) -> Iterator[bytes]: ...
@@ -78,7 +79,7 @@ class HdfsCalls(Protocol):
 
     def set_mode(self, path: str, mode: int) -> None: ...
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """Change owner (HDFS's superuser only) and group (one of the owner's own), unless None."""
+        """Change owner (superuser only) and group (otherwise one of the owner's groups), unless None."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -91,7 +92,7 @@ class HdfsCalls(Protocol):
 
 
 class HdfsFileSystem(NetworkFileOperations):
-    """Files on HDFS, by paths without scheme and authority."""
+    """File system on HDFS. Paths have no scheme and authority."""
 
     has_folders = True
     has_links = False  # Hadoop 2.2 disabled symbolic links for good
@@ -175,7 +176,7 @@ class HdfsFileSystem(NetworkFileOperations):
 
 
 class HdfsStagedWriter(ChecksummingWriter):
-    """Writer of a new file, whose length others see once it is closed."""
+    """Writer of a new file. Other clients see its length once it is closed."""
 
     def __init__(self, calls: HdfsCalls, path: str) -> None:
         super().__init__()

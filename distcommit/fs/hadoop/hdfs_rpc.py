@@ -24,7 +24,7 @@ _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFai
 
 
 class HdfsRpc:
-    """Requests to a NameNode or name service, picklable, connected at the first.
+    """Requests to a NameNode or name service. Picklable; connects at the first request.
 
     Reads go to the active NameNode, because observers may lag. Connecting is retried `dfs.client.failover.max.attempts`
     times: by default 15, for three minutes.
@@ -115,7 +115,7 @@ class HdfsRpc:
 
 
 class HdfsRpcWriter:
-    """Writer under a renewed lease, which syncs each block at its end."""
+    """Writer that renews its lease, and syncs each block at the block's end."""
 
     def __init__(self, writer: hdfs_native.FileWriter, path: str) -> None:
         self._writer, self._path = writer, path

@@ -40,7 +40,7 @@ _MARKER = "#LATEST"  # the package replaces it by the newest name in the folder
 
 
 class WebHdfs:
-    """Requests to web ports of NameNodes, picklable, connected at the first.
+    """Requests to web ports of NameNodes. Picklable; connects at the first request.
 
     Uses Kerberos if core-site.xml in HADOOP_CONF_DIR enables it. Otherwise the user is HADOOP_USER_NAME or the
     process's user.
@@ -61,15 +61,15 @@ class WebHdfs:
         return WebHdfs, (self._authority,)
 
     def open_new(self, path: str) -> WebHdfsWriter:
-        """Return a writer, whose file is created at its close. Raises FileExistsError for a name taken now, and
-        FileNotFoundError without the folder."""
+        """Return a writer that creates the file when it is closed. Raises FileExistsError if the name is taken already,
+        and FileNotFoundError if the folder is missing."""
         if self._has(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_above(path)
         return WebHdfsWriter(self, path)
 
     def write_new(self, path: str, data: Any) -> None:
-        """Create a file with an open file's content; raises FileExistsError."""
+        """Create a file with an open file's content. Raises FileExistsError if the name is taken."""
         with _errors_of(path):
             location = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
             answer = self._client._request("PUT", location, data=data)

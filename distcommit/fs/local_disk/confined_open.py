@@ -56,7 +56,6 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open an absolute link's target; raises OutsideRootError or OSError."""
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:
@@ -82,7 +81,7 @@ def _resolve(root_fd: int, relative: str, flags: int, resolve: int) -> int:
 def walk(root_fd: int, relative: str, flags: int) -> int:
     """Open each component without following links, for kernels without `openat2`.
 
-    A mount of another device is rejected, one of the same is not detected.
+    A mount of another device is rejected. A mount of the same device is not detected.
     """
     device, opened = os.fstat(root_fd).st_dev, os.dup(root_fd)
     names = relative.split("/")

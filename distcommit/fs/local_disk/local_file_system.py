@@ -31,7 +31,7 @@ class LocalFileSystem:
         calls: the system calls to use.
         durable: whether to sync. If False, a crash of the machine (not of a process) may lose published data.
         parallel_calls: number of concurrent calls; more than 1 only helps on a network mount.
-        parallel_buckets: number of buckets that a task works on concurrently, with the same rule.
+        parallel_buckets: number of buckets that a task works on concurrently; likewise.
     """
 
     scheme = "file"
@@ -98,7 +98,7 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """Put files with one `syncfs` for several, faster than `fsync` of each (measured on ext4)."""
+        """Put files. Several are synced by two calls of `syncfs`, faster than by `fsync` of each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         run_parallel(self.parallel_calls, partial(self._write_aside, sync=not together), puts)

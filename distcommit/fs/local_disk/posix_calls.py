@@ -47,10 +47,10 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """System calls of the kernel, where `syncfs` reports failed writes since Linux 5.8.
+    """System calls of the kernel. `syncfs` reports failed writes since Linux 5.8.
 
     Args:
-        roots: absolute, without links; listings and deletions never leave them.
+        roots: absolute paths without links. Listings and deletions never leave them.
     """
 
     def __init__(self, roots: Sequence[str] = ()) -> None:
@@ -147,9 +147,9 @@ class RealPosixCalls:
             os.close(fd)
 
     def _witness(self, fd: int, folder: str) -> int:
-        """Return a descriptor that was opened before this process wrote there.
+        """Return a descriptor that was opened before this process wrote to the device of `fd`.
 
-        `syncfs` reports an error once on each descriptor, but not on later ones.
+        `syncfs` reports an error once on each descriptor, but not on those opened later.
         """
         device = os.fstat(fd).st_dev
         if device not in _witnesses:
@@ -167,7 +167,6 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Call with a name in its folder, opened beneath its root if it has one."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:

@@ -45,7 +45,7 @@ _COPY_POLL_S = 0.2
 
 
 class BlobFileSystem(ObjectStoreOperations):
-    """A container, in which paths are names with a leading slash."""
+    """File system in a container. Paths are names with a leading slash."""
 
     def __init__(self, requests: BlobRequests, scheme: str) -> None:
         self._requests, self.scheme = requests, scheme
@@ -84,8 +84,8 @@ class BlobFileSystem(ObjectStoreOperations):
         return self._requests.put(key_of(path), data, {_ID: uuid.uuid4().hex}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a staged file at its own target, maybe for several callers. Raises OSError with EAGAIN if the copy is
-        incomplete after 30 s; the staged file remains."""
+        """Publish a staged file at its own target. Several callers may publish the same file. If the copy is incomplete
+        after 30 s, raise OSError with EAGAIN; the staged file remains."""
         staged = self._requests.head(key_of(source))
         if staged is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -116,7 +116,7 @@ class BlobFileSystem(ObjectStoreOperations):
 
 
 class PlainBlob(ChecksummingWriter):
-    """Writer of a blob at `close_file`, which raises FileExistsError."""
+    """Writer that puts a blob at `close_file`, which raises FileExistsError if the name is taken."""
 
     def __init__(self, requests: BlobRequests, path: str) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class StagedBlob(ChecksummingWriter):
     """Writer of a staged file, with buffers of about 8 MiB here and in the client.
 
     From 8 MiB on, `close_file` replaces the blob unconditionally, because `obstore` has no condition for parts. So a
-    late attempt can recreate a deleted staged file, which no log names and the next run deletes.
+    late attempt can recreate a deleted staged file. No log names that file, and the next run deletes it.
     """
 
     def __init__(self, requests: BlobRequests, path: str, target: str) -> None:

@@ -1,6 +1,6 @@
 """Folders of input files in Azure and Google Cloud Storage, with fsspec's calls.
 
-`obstore`'s file system lists no times, and other ETags than blobs have.
+The fsspec class of `obstore` is not used: it lists no times, and its ETags differ from the blobs'.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _BUFFER_BYTES = 1 << 20
 
 
 class InputBlobs:
-    """A container's blobs as files; `url` has scheme and authority."""
+    """A container's blobs as files. `url` is scheme and authority."""
 
     def __init__(self, url: str) -> None:
         self._requests = BlobRequests(url)
 
     def ls(self, folder: str, *, detail: bool) -> list[dict[str, Any]]:
-        """Return a folder's entries with details; raises FileNotFoundError for none."""
+        """Return a folder's entries with details. Raises FileNotFoundError if there are none."""
         folders, files = self._requests.list_details(folder_key_of(folder))
         if not folders and not files:
             raise FileNotFoundError(folder)
         return [{"name": name, "type": "directory"} for name in folders] + [_file(meta) for meta in files]
 
     def info(self, path: str) -> dict[str, Any]:
-        """Return a file's state; raises FileNotFoundError."""
+        """Return a file's state. Raises FileNotFoundError if it does not exist."""
         return _file(self._requests.details(path))
 
     def isdir(self, path: str) -> bool:

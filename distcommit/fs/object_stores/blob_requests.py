@@ -30,7 +30,7 @@ _RETRIES = 4
 _LEAST_PAUSE = timedelta(milliseconds=500)
 """Minimum pause before a retry. Google rejects a second write of one name within a second."""
 _REPEATS = 3
-"""How often a put or copy is sent if its response is lost, because `obstore` repeats only other requests then."""
+"""How often a put or copy is sent while its response is lost. `obstore` repeats only other requests."""
 _STATUS = re.compile(r"status code: (\d{3})|code: (\d{3})\)")
 _XML = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)(?:\n|</Message>)", re.DOTALL)
 _ERRORS = {
@@ -46,7 +46,7 @@ _PREFIX = "distcommit_"
 
 
 class BlobRequests:
-    """Requests to a container, picklable, connected at the first.
+    """Requests to a container. Picklable; connects at the first request.
 
     Errors are OSError: FileNotFoundError for a missing object, FileExistsError if a condition failed, EBUSY for a busy
     store. EIO also means that the response was lost.
@@ -55,7 +55,7 @@ class BlobRequests:
         url: scheme and authority, such as az://CONTAINER or gs://BUCKET.
 
     Raises:
-        ConfigurationError: without container, account or key file.
+        ConfigurationError: at a request, if the container, account or key file is missing.
     """
 
     def __init__(self, url: str) -> None:
@@ -71,7 +71,7 @@ class BlobRequests:
     def put(
         self, key: str, data: bytes, metadata: Mapping[str, str], *, replaced: ObjectHead | None = None
     ) -> ObjectHead | None:
-        """Write an object if the key is free, or has the object `replaced`; otherwise return None. The metadata must be
+        """Write an object if the key is free, or has the object `replaced`. Otherwise return None. The metadata must be
         unique, because it identifies this put after a lost response."""
         mode: Any = {"e_tag": replaced.etag, "version": replaced.generation} if replaced else "create"
         try:
@@ -102,7 +102,7 @@ class BlobRequests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return names directly below a prefix, by a request for each 5,000."""
+        """Return names directly below a prefix, by a request for each page of the listing."""
         folders, files = self.list_details(prefix)
         cut = len(prefix)
         return [FolderEntry(folder[cut:], True) for folder in folders] + [
@@ -116,7 +116,7 @@ class BlobRequests:
         return list(listing["common_prefixes"]), [dict(file) for file in listing["objects"] if file["path"] != prefix]
 
     def details(self, key: str) -> dict[str, Any]:
-        """Return an object's details; raises FileNotFoundError."""
+        """Return an object's details. Raises FileNotFoundError if it does not exist."""
         with self.errors_of(key):
             return dict(obstore.head(self._store, key))
 
@@ -125,7 +125,7 @@ class BlobRequests:
             return any(obstore.list(self._store, prefix, chunk_size=1))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object with metadata to a free key, maybe completed later."""
+        """Copy an object with its metadata to a free key. Azure may complete the copy later."""
         self._repeat(target, lambda: obstore.copy(self._store, source, target, overwrite=False))
 
     def delete(self, key: str) -> bool:
@@ -137,7 +137,7 @@ class BlobRequests:
         return True
 
     def open_parts(self, key: str, metadata: Mapping[str, str]) -> Any:
-        """Return a writer in parts, which on closing replaces any object."""
+        """Return a writer that sends parts. Closing it replaces any object with this key."""
         with self.errors_of(key):
             return obstore.open_writer(
                 self._store, key, attributes=dict(metadata), buffer_size=PART_BYTES, max_concurrency=1
@@ -215,7 +215,7 @@ def _head(answer: Any) -> ObjectHead:
 
 
 def _described(text: str) -> tuple[str, str]:
-    """Return code and message of a response, without URLs' queries, which may have signatures."""
+    """Return code and message of a response, without URL queries, which may contain signatures."""
     xml = _XML.search(text)
     if xml is not None:
         return xml[1], xml[2]

@@ -13,7 +13,7 @@ from distcommit.fs.network_file_operations import NetworkFileOperations
 BLOB_SCHEMES = frozenset({"az", "abfss", "gs"})
 
 CALLS = 32
-"""Most concurrent requests."""
+"""Maximum number of concurrent requests."""
 
 PART_BYTES = 8 << 20
 """Size in bytes of the parts in which a large object is sent."""
@@ -37,7 +37,7 @@ class ObjectHead:
 
 
 class ObjectStoreOperations(NetworkFileOperations, Protocol):
-    """Folders are key prefixes, and objects have no owner and mode."""
+    """Operations that object stores share: folders are key prefixes, and objects have no owner and mode."""
 
     has_folders: bool = False
     has_links: bool = False

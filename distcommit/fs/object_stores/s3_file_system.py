@@ -38,7 +38,7 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class S3FileSystem(ObjectStoreOperations):
-    """An S3 bucket, in which paths are keys with a leading slash."""
+    """File system in an S3 bucket. Paths are keys with a leading slash."""
 
     scheme = "s3"
 
@@ -66,8 +66,8 @@ class S3FileSystem(ObjectStoreOperations):
             return None
 
     def checksum(self, path: str) -> int:
-        """Return the xxh3-64, for a staged file its writer's. Raises FileNotFoundError if the upload has ended or has
-        other parts."""
+        """Return a file's xxh3-64; for a staged file, as its writer recorded it. Raises FileNotFoundError if the upload
+        has ended or has other parts."""
         head = self._requests.head(key_of(path))
         if head is not None and _STAGED in head.metadata:
             return self._staged(path)[0].checksum
@@ -83,7 +83,7 @@ class S3FileSystem(ObjectStoreOperations):
         return _put_new(self._requests, key_of(path), data, {}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Publish a staged file at its own target by completing its upload, maybe for several callers."""
+        """Publish a staged file at its own target by completing its upload. Several callers may publish it."""
         marker = self._marker(source)
         if marker.target != target or not marker.closed:
             raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
@@ -98,7 +98,7 @@ class S3FileSystem(ObjectStoreOperations):
             self._requests.delete(key_of(source))
 
     def delete(self, path: str) -> bool:
-        """Delete a file; a staged one's upload is aborted first, so that no process can complete it."""
+        """Delete a file. The upload of a staged file is aborted first, so that no process can complete it."""
         head = self._requests.head(key_of(path))
         if head is None:
             return False
@@ -118,7 +118,6 @@ class S3FileSystem(ObjectStoreOperations):
         return decode_marker(data, path)
 
     def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
-        """Return marker and status; raises FileNotFoundError if the upload has ended or has other parts."""
         marker = self._marker(path)
         parts = self._requests.uploaded_parts(key_of(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):
@@ -127,7 +126,7 @@ class S3FileSystem(ObjectStoreOperations):
 
 
 class S3Object(ChecksummingWriter):
-    """Writer of an object at `close_file`, which raises FileExistsError."""
+    """Writer that puts an object at `close_file`, which raises FileExistsError if the key is taken."""
 
     def __init__(self, requests: S3Requests, path: str) -> None:
         super().__init__()
@@ -196,9 +195,9 @@ def _file_id(object_id: str, etag: str) -> int:
 
 
 def _etag_of(parts: Sequence[str]) -> str:
-    """Return the ETag of an object of these parts, known only if theirs are MD5s.
+    """Return the ETag of an object of these parts, or an empty text if their ETags are not MD5s.
 
-    Otherwise, as with a key management service, checksums identify objects.
+    In that case, as with a key management service, checksums identify objects.
     """
     if not all(_MD5.fullmatch(etag) for etag in parts):
         return ""

@@ -48,17 +48,17 @@ _ERRORS = {
 
 
 class S3Requests:
-    """Requests to a bucket, one per method unless documented, picklable, connected at the first.
+    """Requests to a bucket, one per method unless documented. Picklable; connects at the first request.
 
     Errors are OSError: FileNotFoundError for a missing object or upload, FileExistsError if a condition failed, EAGAIN
     for concurrent requests for the key, EBUSY for a busy store. EIO also means that the response was lost.
 
     Args:
-        bucket: its name.
-        options: boto3's for endpoint, region and credentials, instead of the environment's.
+        bucket: name of the bucket.
+        options: boto3's options for endpoint, region and credentials, instead of the environment's.
 
     Raises:
-        ConfigurationError: without bucket or credentials.
+        ConfigurationError: at a request, if the bucket or credentials are missing.
     """
 
     def __init__(self, bucket: str, options: Sequence[tuple[str, str]] = ()) -> None:
@@ -70,8 +70,8 @@ class S3Requests:
         return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
-        """Write an object and return its ETag. With `if_absent`, raise FileExistsError. Try ten times during concurrent
-        requests for the key."""
+        """Write an object and return its ETag. With `if_absent`, raise FileExistsError if the key is taken. If another
+        request for the key conflicts, try up to ten times."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
         for remaining in reversed(range(_CONFLICTS)):
             try:
@@ -108,7 +108,7 @@ class S3Requests:
             return None
 
     def list_folder(self, prefix: str) -> list[FolderEntry]:
-        """Return names directly below a prefix, by a request for each thousand."""
+        """Return names directly below a prefix, by a request for each thousand names."""
         with self._errors_of(prefix):
             pages = list(
                 self._client.get_paginator("list_objects_v2").paginate(
@@ -127,12 +127,11 @@ class S3Requests:
             return bool(self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1).get("Contents"))
 
     def delete(self, key: str) -> None:
-        """Delete an object, if it exists."""
         with self._errors_of(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
-        """Begin an upload, invisible until `complete_upload`."""
+        """Begin an upload and return its id. It is invisible until `complete_upload`."""
         with self._errors_of(key):
             upload_id = self._client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=dict(metadata))
         return str(upload_id["UploadId"])
@@ -146,13 +145,13 @@ class S3Requests:
         return _plain(response["ETag"])
 
     def uploaded_parts(self, key: str, upload_id: str) -> list[str]:
-        """Return the parts' ETags, by a request for each thousand; raises FileNotFoundError after the upload's end."""
+        """Return the parts' ETags, by a request for each thousand. Raises FileNotFoundError if the upload has ended."""
         with self._errors_of(key):
             pages = self._client.get_paginator("list_parts").paginate(Bucket=self._bucket, Key=key, UploadId=upload_id)
             return [_plain(part["ETag"]) for page in pages for part in page.get("Parts", ())]
 
     def complete_upload(self, key: str, upload_id: str, etags: Sequence[str]) -> None:
-        """Publish an upload; raises FileExistsError, or FileNotFoundError after its end."""
+        """Publish an upload. Raises FileExistsError if the key is taken, FileNotFoundError if the upload has ended."""
         parts = [{"PartNumber": number, "ETag": f'"{etag}"'} for number, etag in enumerate(etags, 1)]
         with self._errors_of(key):
             self._client.complete_multipart_upload(
@@ -164,12 +163,12 @@ class S3Requests:
             )
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Abort an upload; raises FileNotFoundError after its end."""
+        """Abort an upload. Raises FileNotFoundError if it has ended."""
         with self._errors_of(key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
     def uploads_to(self, key: str) -> list[str]:
-        """Return unfinished uploads to the key."""
+        """Return the ids of unfinished uploads to the key."""
         with self._errors_of(key):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
             uploads = [upload for page in pages for upload in page.get("Uploads", ())]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartUpload:
-    """Sender of a multipart upload in parts of 8 MiB, less than one of which is in memory.
+    """Sender of a multipart upload in parts of 8 MiB. Less than one part is in memory.
 
     An object has at most 78 GiB, because an upload has at most 10,000 parts.
     """
@@ -39,9 +39,9 @@ class PartUpload:
 
 
 class S3Stream(io.RawIOBase):
-    """Stream into a new object, visible and durable after `close`, without replacing another.
+    """Stream into a new object, which is visible and durable after `close`. Existing objects are not replaced.
 
-    Below 8 MiB it takes one request. A larger upload of a dead process remains until `discard_stream`.
+    A stream below 8 MiB takes one request. If a process dies, its larger upload remains until `discard_stream`.
     """
 
     def __init__(self, requests: S3Requests, key: str) -> None:
@@ -70,7 +70,7 @@ class S3Stream(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Publish the object; raises FileExistsError."""
+        """Publish the object. Raises FileExistsError if the key is taken."""
         if self.closed:
             return
         try:

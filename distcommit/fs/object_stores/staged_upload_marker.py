@@ -1,4 +1,4 @@
-"""Marker of a staged file: a small object with its upload (`conf/docs/reference/formats-data-files.md`)."""
+"""Marker of a staged file: a small object that names its upload (`conf/docs/reference/formats-data-files.md`)."""
 
 from __future__ import annotations
 

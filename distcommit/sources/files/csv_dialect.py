@@ -19,9 +19,10 @@ class Dialect:
     """CSV dialect. Delimiter, quote and escape are single ASCII characters.
 
     Attributes:
-        delimiter: separates columns.
-        quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
-        escape: makes the character behind it literal. Empty for no escaping.
+        delimiter: character between columns.
+        quote: character around columns that have delimiters or line ends; a quote within is doubled. Empty for no
+            quoting.
+        escape: character that makes the next one literal. Empty for no escaping.
         nulls: texts that mean null where they are not quoted.
         names: the column names that a file must have; empty for the names in its header.
         has_header: whether the first row names the columns. If not, `names` are its columns, in order.
@@ -75,7 +76,7 @@ class Patterns(NamedTuple):
 
 @lru_cache
 def patterns(dialect: Dialect) -> Patterns:
-    """Compile the patterns, which split exactly as Arrow's CSV reader does."""
+    """Return the patterns of a dialect, which split rows exactly as Arrow's CSV reader does."""
     between, quote, escape = (re.escape(name.encode()) for name in (dialect.delimiter, dialect.quote, dialect.escape))
     escaped = rb"(?:%s[\s\S]?)" % escape if escape else rb"(?!)"
     within = rb"(?:[^%s%s]++|%s)*+" % (quote, escape, escaped)
@@ -94,7 +95,7 @@ def patterns(dialect: Dialect) -> Patterns:
 
 
 class QuoteCheck:
-    """Check of a CSV file's quotes, fed block by block with `see`; `passes` becomes False at the first invalid one.
+    """Check of a CSV file's quotes, fed block by block with `see`; `passes` becomes False at the first invalid quote.
 
     A quote may only begin or end a column, or precede or follow another quote. A file that fails is read row by row. A
     dialect with an escape character always fails.

@@ -1,4 +1,4 @@
-"""Row-by-row CSV reader for files that Arrow's block reader cannot read, which splits rows as Arrow does."""
+"""Row-by-row CSV reader for files that Arrow's block reader cannot read. It splits rows as Arrow does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LineError(ValueError):
 
 
 def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return the column names of header or dialect; empty without rows.
+    """Return the column names of header or dialect; none if the file has no rows.
 
     Raises:
         LineError: if the file is UTF-16, or the header is unreadable, has a name twice, or other names than required.
@@ -64,7 +64,7 @@ def read_header(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 
 
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows after the header and the first `skip` rows; unreadable ones are in `UNPARSED`.
+    """Yield the rows after the header and the first `skip` rows. Unreadable rows are in `UNPARSED`.
 
     Raises:
         LineError: if a row has more than 64 MiB, so that the next row's start is unknown.
@@ -158,7 +158,7 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _numbered_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[tuple[int, bytes]]:
-    """Yield each non-empty row with its first line number, without line ends.
+    """Yield the first line number and the bytes of each non-empty row, without its line end.
 
     If a quote is not closed, the row ends with the file.
     """

@@ -151,7 +151,7 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Read a whole file, then return its rows; raises UnreadableFileError before the first one."""
+        """Read a whole file before returning its rows. Raises UnreadableFileError before the first row."""
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes
@@ -159,8 +159,8 @@ class FilesExtraction(Extraction):
         return held if size <= _HELD_BYTES else self._batches(file)
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows without the added columns. Raises UnreadableFileError for contents, SourceError if the
-        storage fails, and TransientError if it is busy or has no connection."""
+        """Yield a file's rows without the added columns. Raises UnreadableFileError if the contents are unreadable,
+        SourceError if the storage fails, and TransientError if it is busy or has no connection."""
         extractor, row, guard = self._extractor, 0, None
         is_compressed = file.path.endswith(".gz")
         try:
@@ -204,7 +204,6 @@ class FilesExtraction(Extraction):
         self._unreadable.add(name, error)
 
     def _skip(self, file: ListedFile, error: UnreadableFileError) -> Iterator[pa.RecordBatch]:
-        """Count an unreadable file as read, and yield its record if files are diverted."""
         self._at, self._open = self._at.after(file, self._extractor.remembered), None
         self._skipped_count += 1
         tracked = [entry for entry in self._skipped if entry.name != file.entry.name]

@@ -20,7 +20,7 @@ from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, rea
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
-"""Column with the bytes of a line of JSON lines."""
+"""Column with the bytes of one JSON line."""
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINE_BYTES = 256 << 20
@@ -31,7 +31,7 @@ _NEWLINE = 10
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows, always in the same batches.
 
-    JSON lines are bytes. CSV columns are text. Unreadable CSV rows add the columns of `csv_rows`.
+    JSON lines are bytes, and CSV columns are text. Unreadable CSV rows are in the added columns of `csv_rows`.
 
     Raises:
         Exception: of any class, if the file is damaged or not compressed as stated.
@@ -57,7 +57,7 @@ def _uncompressed(stream: BinaryIO) -> BinaryIO:
 
 
 class _Transcoded(io.RawIOBase):
-    """Stream that returns text as UTF-8, and can only be rewound to its start."""
+    """Stream that converts text to UTF-8. It can only be rewound to its start."""
 
     def __init__(self, stream: BinaryIO, dialect: Dialect) -> None:
         self._stream, self._encoding = stream, dialect.encoding

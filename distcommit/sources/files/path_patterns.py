@@ -26,7 +26,7 @@ class PathPattern:
 
     Attributes:
         folder: absolute path or URL before the first wildcard.
-        parts: the levels below it.
+        parts: one pattern for each level below the folder.
     """
 
     folder: str
@@ -34,7 +34,7 @@ class PathPattern:
 
     @classmethod
     def parse(cls, text: str) -> PathPattern:
-        """Parse an absolute path or URL; raises SettingError."""
+        """Parse an absolute path or URL. Raises SettingError if it is not a valid pattern."""
         scheme, separator, remainder = text.partition("://")
         if not separator and not text.startswith(("/", "${")):
             raise SettingError("must be an absolute path or a URL")
@@ -125,14 +125,14 @@ class Listing:
 
 
 def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
-    """List the files of owned datasets, without other datasets' folders.
+    """List the files of owned datasets. Folders of other datasets are skipped.
 
     Args:
-        named: dataset of patterns without `{dataset}`.
+        named: the dataset of patterns without `{dataset}`.
 
     Raises:
-        SourceError: if a pattern's folder is missing, or one for several datasets cannot be listed. Others are problems
-            of their dataset.
+        SourceError: if a pattern's folder is missing, or a folder above several datasets cannot be listed. The error of
+            a dataset's folder is a problem of that dataset.
     """
     listing = Listing()
     for index, pattern in enumerate(patterns):
@@ -145,7 +145,7 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
 
 
 def check_folder(url: str) -> None:
-    """Raise SourceError if a folder cannot be listed, ConfigurationError without its file system."""
+    """Raise SourceError if a folder cannot be listed, ConfigurationError if no file system supports its URL."""
     try:
         InputFolder(url).entries("")
     except ConfigurationError:

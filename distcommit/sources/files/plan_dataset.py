@@ -1,7 +1,7 @@
 """Planner of one dataset, whose new files go into consecutive work units.
 
-All share the partition `files`. As the number of rows is unknown, each counts its rows in a partition of its own, `0`
-to `15`.
+All work units share the partition `files`. Because numbers of rows are unknown, each work unit counts its rows in a
+partition of its own, `0` to `15`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SKIPPED = "skipped-"
 """Prefix of work units' partitions whose positions name skipped unreadable files."""
 SKIPPED_WATERMARKS = SkippedFilesWatermark()
 ROW_PARTITIONS = 16
-"""Most work units of a dataset in a run."""
+"""Maximum number of work units of a dataset in a run."""
 _MOST_FILES = 20_000
-"""Most files of a dataset in a run."""
+"""Maximum number of files of a dataset in a run."""
 _OPENING_BYTES = 256 << 10
-"""Cost of opening a file, in bytes read meanwhile."""
+"""Cost of opening a file, in bytes that could be read meanwhile."""
 _NAMED = 5
 
 
@@ -51,7 +51,7 @@ class Rules:
     Attributes:
         bytes_per_work_unit: target size of work units in bytes.
         bytes_per_dataset: bytes of a dataset that one run reads; 0 for all.
-        settled_ns: files that were changed later wait for the next run; nanoseconds since 1970.
+        settled_ns: nanoseconds since 1970. Files that were changed later wait for the next run.
         remembered: the number of files that a watermark names individually.
         late: action for a file that is older than the newest one read: `read` reads it, `fail` fails its dataset.
         changed: action for a tracked file that was changed after it was read: `fail` fails its dataset, `read_again`
@@ -75,10 +75,10 @@ def plan_dataset(
     rules: Rules,
     retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """Return a dataset's plan, or None; a problem excludes it from the run.
+    """Return a dataset's plan, None if it has nothing to read, or a problem that excludes it from the run.
 
     Args:
-        retried_end: end of a range that failed earlier. The plan then ends with its newest existing file, if any.
+        retried_end: end of a range that failed earlier. The plan ends with its newest existing file, if any.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
@@ -179,7 +179,6 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return this run's files, within the limits, but at least one."""
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)

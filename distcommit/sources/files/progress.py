@@ -1,8 +1,8 @@
 """Progress in a dataset's files, as one watermark position of bounded size.
 
-Files are read by modification time, then by the hash of their name. A position names the newest files read, and all at
-or below a bound, the `floor`, count as read. A file above it is read even if it arrives late. Positions are ordered by
-the numbers of files and of rows of the next file.
+Files are read by modification time, then by the hash of their name. A position names the newest files read. All files
+at or below a bound, the `floor`, count as read. A file above the floor is read even if it arrives late. Positions are
+ordered by the number of files read, then by the rows read of the next file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class ListedFile(Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> Entry:
-        """The entry of a position for this file."""
         contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
         return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
 
@@ -90,8 +89,9 @@ class Progress:
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
         """Return the progress after the first `rows` rows of a file.
 
-        Above `remembered` entries, the oldest that are older than this file are removed, and the floor rises. If a part
-        of the file was read earlier, none is removed: a raised floor could count files that arrived meanwhile as read.
+        If there are more than `remembered` entries, the oldest that are older than this file are removed, and the floor
+        rises. If a part of the file was read earlier, no entry is removed, because a higher floor could count unread
+        files that arrived meanwhile as read.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)
@@ -133,7 +133,7 @@ class Progress:
         """Return the unread files above the floor.
 
         Args:
-            skipped: unreadable files; a changed one counts as new.
+            skipped: entries of skipped unreadable files. If such a file changes, it counts as new.
         """
         read, names = set(self.recent), {entry.name for entry in self.recent}
         replaceable = {entry.name for entry in read.intersection(skipped)}
@@ -224,7 +224,6 @@ class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
 
 
 def _half(results: Sequence[Scalar], rows: int) -> int | None:
-    """Return the partly read file's hash from the end of a position, or None; raises ValueError for another end."""
     match results:
         case [] if rows == 0:
             return None

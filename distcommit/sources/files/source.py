@@ -59,14 +59,14 @@ class FilesSource(DescribedSource):
         paths: patterns of absolute paths or URLs: `*` and `?` within a name, `[...]`, `**` for folders at any depth
             (once), and `{dataset}` within a name (once). Names that begin with `.` or `_` are skipped, unless the
             pattern's name does.
-        dataset: the dataset of all files of patterns without `{dataset}`.
+        dataset: the dataset of all files that match a pattern without `{dataset}`.
         format: format of the files. Text files may be compressed with gzip if their names end in `.gz`. Unreadable rows
             of CSV are rejected (`on_rejected`).
-        delimiter: separates the columns of CSV; one ASCII character, like the next two.
-        quote: encloses columns of CSV that have delimiters or line ends; a quote within is doubled. Empty for no
-            quoting. Rows with text behind a closing quote are unreadable.
-        escape: makes the character behind it literal, such as a backslash. Empty for no escaping. With it, files are
-            read row by row, which takes several times as long.
+        delimiter: ASCII character between the columns of CSV.
+        quote: ASCII character around columns of CSV that have delimiters or line ends; a quote within is doubled. Empty
+            for no quoting. Rows with text behind a closing quote are unreadable.
+        escape: ASCII character, such as a backslash, that makes the next one literal. Empty for no escaping. With it,
+            files are read row by row, which takes several times as long.
         nulls: texts that mean null where they are not quoted, such as `\\N`. An empty column is empty text.
         header: whether the first row of CSV names the columns. If not, set `columns`.
         columns: names of the columns of CSV. A header must have exactly these names, in any order. Without a header
@@ -180,10 +180,10 @@ class FilesSource(DescribedSource):
         return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the patterns from their first wildcard on.
+        """Return `dataset`, and the patterns from their first wildcard on.
 
-        Folders before it may move if files keep their times. Patterns that are equal from there on may only move
-        together.
+        Folders before the wildcard may move if files keep their times. Patterns that are equal from there on may only
+        move together.
         """
         folders = (
             {"paths (folders)": FixedSetting(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
@@ -197,8 +197,8 @@ class FilesSource(DescribedSource):
 
     @property
     def _own_folders(self) -> list[str]:
-        """Folders of patterns that differ only in these, relative to their common folder. Their order must not change,
-        because positions name a file by its pattern's index."""
+        """Folders of patterns that differ only in the folder, relative to their common folder. Their order must not
+        change, because positions name a file by its pattern's index."""
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
@@ -210,7 +210,7 @@ class FilesSource(DescribedSource):
         return least is not None and any(pattern.may_match_in(target.name, least) for pattern in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return an append-only table whose keys are the added columns, which are new if a file is read again."""
+        """Return an append-only table. Its keys are the added columns, whose values are new if a file is read again."""
         columns = (PARTITION, OFFSET)
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, columns[1:]))
 
@@ -248,7 +248,6 @@ class FilesSource(DescribedSource):
         return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if FILES not in positions:
                 yield f"{urn!r}: the position {FILES!r} is missing"

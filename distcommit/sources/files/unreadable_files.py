@@ -23,9 +23,9 @@ OUTCOMES: dict[OnUnreadableFile, str] = {
 }
 """Outcomes for the report, by `source.on_unreadable_file`."""
 UNREADABLE = pa.field("_unreadable", pa.large_string())
-"""Column of a diverted file's record with the reason, which no file has."""
+"""Column with the reason, in the record of a diverted file."""
 MAX_NAMED_FILES = 100
-"""Most unreadable files of a work unit that are named; others are counted."""
+"""Maximum number of unreadable files of a work unit that are named. Others are only counted."""
 _FILES_PER_TEXT = 10
 _CAUSE_CHARACTERS = 250
 

@@ -17,6 +17,6 @@ BATCH_SCHEMA: pa.Schema = pa.schema(
         ("kafka_timestamp_type", pa.string()),
     ]
 )
-"""Headers and timestamps are null if a message has none."""
+"""Schema of batches. Headers and timestamps are null if a message has none."""
 NO_TIMESTAMP_MS = -1
 """Kafka's value for no timestamp."""

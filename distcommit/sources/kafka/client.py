@@ -40,7 +40,7 @@ _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNOR
 _FIRST_TRY_S = 2.0
 _CONNECT_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 10.0
-"""Closing a consumer normally takes milliseconds."""
+"""Time limit for closing a consumer, which normally takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class KafkaConnection:
 
     @property
     def isolation(self) -> IsolationLevel:
-        """Whether records of open and aborted transactions are read."""
+        """Isolation level: whether records of open and aborted transactions are read."""
         uncommitted = self.client.get("isolation.level") == "read_uncommitted"
         return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
     def admin(self, notes: ClientLog) -> AdminClient:
-        """Return a client; raises ConfigurationError if librdkafka rejects the settings."""
+        """Return an admin client. Raises ConfigurationError if librdkafka rejects the settings."""
         callbacks: dict[str, Any] = {"error_cb": notes.error, "logger": notes}
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
@@ -90,10 +90,10 @@ class KafkaConnection:
         """Return metadata with all visible topics.
 
         librdkafka retries a rejection forever, and reports it only between requests, so the first requests are short. A
-        failed one discards arrived messages, so no assigned partition may be in use.
+        failed request discards arrived messages, so no assigned partition may be in use.
 
         Raises:
-            SourceError, TransientError: `kind`, if no broker responds in time, or rejects the client.
+            SourceError, TransientError: `kind`, if no broker responds in time, or the brokers reject the client.
         """
         text, timeout_s = "", 0.0
         while timeout_s < self.request_timeout_s:
@@ -129,7 +129,6 @@ class KafkaConnection:
         )
 
     def _open_port(self) -> str:
-        """Return the first broker address that accepts a connection; empty if there is none."""
         for address in self.brokers.split(","):
             host, _, port = address.strip().rpartition("://")[2].rpartition(":")
             with suppress(OSError, ValueError, OverflowError):
@@ -190,8 +189,8 @@ class KafkaQueries:
 
     Attributes:
         admin: the client.
-        knows_topic_ids: whether there is a controller, which librdkafka's mock cluster lacks; known after `topics`.
-        cluster_id: known after `topics`; empty if there is none.
+        knows_topic_ids: whether the cluster has a controller, unlike librdkafka's mock cluster. Set by `topics`.
+        cluster_id: the cluster's id, set by `topics`; empty if there is none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -249,7 +248,6 @@ class KafkaQueries:
     def _with_open_ends(
         self, logs: Mapping[PartitionName, PartitionOffsets | str], read_to: Mapping[PartitionName, Position]
     ) -> dict[PartitionName, PartitionOffsets | str]:
-        """Request the end beyond open transactions of partitions that end before their stored position."""
         behind: dict[PartitionName, PartitionOffsets] = {}
         for name, position in read_to.items():
             log = logs.get(name)
@@ -282,7 +280,7 @@ class KafkaQueries:
 
 
 def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Close a consumer, also twice; after `timeout_s`, log a warning and leave it open.
+    """Close a consumer, unless it is closed. If that takes more than `timeout_s`, log a warning and leave it open.
 
     librdkafka (2.16 at least) may wait forever for a broker thread (its issue 4519).
     """

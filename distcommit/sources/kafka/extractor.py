@@ -1,8 +1,8 @@
 """Extractor of Kafka work units, with one consumer per task attempt.
 
-As each assignment is costly, several small work units are assigned together, as a *window*; a large one is alone. Once
-half of a window's messages were yielded, the next one is assigned. Until then nothing is assigned if all have arrived,
-because librdkafka would continue to fetch.
+Each assignment is costly, so small work units are assigned together, as a *window*. A large work unit is a window of
+its own. Once half of a window's messages were yielded, the next window is assigned. If all messages arrive before that,
+nothing is assigned, because librdkafka would continue to fetch.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class KafkaExtractor(Extractor):
 
         Raises:
             SourceError: if the topic was recreated.
-            TransientError: if there is no answer.
+            TransientError: if Kafka does not return the id.
         """
         if buffer.is_of_topic:
             return
@@ -143,8 +143,8 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def _keep_bounded(self, buffer: Buffer) -> None:
-        """Above `WINDOW_BYTES`, discard later work units' messages. Next windows are smaller, because records are
-        larger than estimated."""
+        """If more than `WINDOW_BYTES` are buffered, discard later work units' messages, and make the next windows
+        smaller."""
         buffers = list(self._buffers.values())
         if buffer.bytes + sum(other.bytes for other in buffers) <= WINDOW_BYTES:
             return
@@ -210,8 +210,7 @@ class KafkaExtractor(Extractor):
             self._assigned = set()
 
     def _give_up(self) -> None:
-        """Fail all waiting work units after the idle timeout. If no broker responds, later calls of `extract` fail,
-        too."""
+        """Fail all waiting work units, and if no broker responds, later ones."""
         self._idle_s = 0
         late = self._arrivals.ranges
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])

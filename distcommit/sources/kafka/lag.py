@@ -73,8 +73,8 @@ def _lags(
 
 
 def _first_times(connection: KafkaConnection, offsets: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """Return the time (milliseconds since 1970) of the first message at or after each offset; the present if it has
-    none. Partitions without an answer in time are absent."""
+    """Return the time (milliseconds since 1970) of the first message at or after each offset; the present if the
+    message has none. Partitions without an answer in time are absent."""
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}
     try:

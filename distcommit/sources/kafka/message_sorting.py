@@ -79,7 +79,6 @@ class Range:
     end: int
 
     def add_hole(self, partition: int, offset: int) -> None:
-        """Record the offsets up to `offset` as a hole."""
         incarnation = self.buffer.unit.low.incarnation
         self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
 
@@ -88,8 +87,8 @@ class Arrivals:
     """Sorter of messages into the buffers of their work units.
 
     Attributes:
-        ranges: expected, by partition.
-        beyond: partitions with messages past their range, which the caller stops fetching and clears.
+        ranges: the expected ranges, by partition.
+        beyond: partitions with messages past their range. The caller stops fetching them, and clears the set.
     """
 
     def __init__(self, connection: KafkaConnection, notes: ClientLog) -> None:
@@ -145,7 +144,6 @@ class Arrivals:
         return len(messages)
 
     def _add_message(self, name: PartitionName, message: Message) -> bool:
-        """Add a message and the hole before it, or handle an event. Return whether a range became shorter."""
         offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
@@ -167,8 +165,6 @@ class Arrivals:
         return True
 
     def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handle a partition's event: its end finishes the range, an error fails the work unit. Return whether the
-        range ended."""
         if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:
@@ -199,7 +195,7 @@ class Arrivals:
 
 
 def ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
-    """Return the non-empty partitions with first offset and end (exclusive)."""
+    """Return a work unit's non-empty partitions, each with first offset and end (exclusive)."""
     topic, highs = topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))

@@ -33,7 +33,7 @@ class PlanRules(Protocol):
 
     @property
     def records_per_dataset(self) -> int:
-        """Most offsets of a run; 0 for no limit."""
+        """Maximum offsets of a dataset per run; 0 for no limit."""
 
     @property
     def records_per_work_unit(self) -> int:
@@ -41,11 +41,11 @@ class PlanRules(Protocol):
 
     @property
     def bytes_per_dataset(self) -> int:
-        """Approximate bytes of a run; 0 for no limit."""
+        """Approximate maximum bytes of a dataset per run; 0 for no limit."""
 
 
 def planned_log(offsets: PartitionOffsets | str, start: Start) -> PartitionLog | str:
-    """Return a partition's offsets with the beginning for a first read, or the error.
+    """Return a partition's offsets and the beginning of a first read, or the brokers' error.
 
     Args:
         start: the source's `start`. A time means the first record that is not older, or the end.
@@ -178,11 +178,11 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` up to the end of a failed range, to be read before newer records. `PartitionLog.end` stays the end
-    of the partition.
+    """Return `logs` up to the end of a failed range, which is read before newer records. `PartitionLog.end` is
+    unchanged.
 
-    Partitions that it does not name, or all if its topic id differs, are unchanged. Named partitions without unread
-    records of it get an empty range.
+    Partitions that `retried_end` does not name are unchanged; if its topic id differs, all are. If a named partition
+    has no unread records of the failed range, its range is empty.
     """
     if retried_end is None or retried_end.incarnation not in ("", topic_id):
         return logs
@@ -196,7 +196,8 @@ def limited_to_reread(
 
 
 def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
-    """Distribute ranges over work units of up to `target` offsets; small ones share a work unit."""
+    """Distribute ranges over work units of up to `target` offsets. Small ranges share a work unit. With `split`, larger
+    ranges are split."""
     units: list[tuple[Range, ...]] = []
     room = -1
     for partition, low, high in sorted(ranges, key=lambda r: r[1] - r[2]):
@@ -217,7 +218,7 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
 def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
     """Divide `limit` fairly among demands (max-min fairness); 0 is no limit.
 
-    If it is below their number, the largest get 1 each, so that none waits forever.
+    If `limit` is below the number of demands, the largest get 1 each, so that none waits forever.
     """
     shares = list(sizes)
     if limit and sum(sizes) > limit:
@@ -240,7 +241,6 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
 
 
 def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str) -> SkippedRange:
-    """Return lost records by `expired_offsets`; raises PlanError if it is `fail`."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
     reason = f"expired_offsets is {rules.expired_offsets}"
@@ -282,14 +282,8 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Plan
 def _recreated(
     urn: str, expected: str, actual: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
 ) -> PlanError:
-    """Return the error of positions that do not fit the topic.
-
-    Args:
-        expected: position or topic id.
-        actual: present position or topic id.
-        nearest: valid positions; empty if the topic has another id.
-        same: whether the topic id proves the same topic; otherwise only an operator can choose positions.
-    """
+    """Return the error of positions that are not in the topic. `same`: whether the topic id proves the same topic;
+    otherwise only an operator can choose positions."""
     remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
     return PlanError(
@@ -305,7 +299,6 @@ def _recreated(
 
 
 def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
-    """Return the error of a position, read with `read_uncommitted`, after the last committed offset."""
     return PlanError(
         "an open transaction precedes the stored position",
         id="KAFKA_TRANSACTION_OPEN",

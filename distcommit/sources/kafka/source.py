@@ -188,7 +188,7 @@ class KafkaSource(DescribedSource):
         return f"{selected:,} of {len(names):,} topics selected"
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield invalid positions; without an answer within 3 s, any partition is accepted."""
+        """Yield the problems of invalid positions. If no broker responds within 3 s, any partition is accepted."""
         from distcommit.sources.kafka.read_topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
         partitions = partitions_of(_impatient(self)) if datasets else {}

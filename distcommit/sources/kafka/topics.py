@@ -23,7 +23,7 @@ OWNED_KEYS = frozenset({*READER, "bootstrap.servers", "metadata.broker.list", "g
 
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: size in bytes at which reading may stop, after small batches."""
+"""Work unit property: number of bytes after which reading may stop. Batches have about this size at most."""
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
 
@@ -123,10 +123,10 @@ class PartitionLog(NamedTuple):
 
     Attributes:
         low: as in `PartitionOffsets`.
-        high: after the last record to read.
-        begin: of a first read.
-        open_end: end beyond open transactions and `high`; 0 if not requested, because `high` is not before the stored
-            position.
+        high: the offset after the last record to read.
+        begin: the offset where a first read begins.
+        open_end: the partition's end, open transactions included; 0 if it was not requested, because the stored
+            position is not after `high`.
     """
 
     low: int
@@ -136,7 +136,7 @@ class PartitionLog(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Open transactions included."""
+        """The partition's end, open transactions included if it was requested."""
         return max(self.high, self.open_end)
 
 
@@ -145,7 +145,7 @@ class UnknownTopicId:
     """A topic id that could not be requested.
 
     Attributes:
-        error: why, for messages.
+        error: the brokers' error, for messages.
     """
 
     error: str

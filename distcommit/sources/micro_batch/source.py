@@ -50,7 +50,7 @@ class MicroBatchSource(DescribedSource):
         return iter(())
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield positions that are not numbers of micro-batches; partitions are ids of queries."""
+        """Yield the problems of positions that are not numbers of micro-batches. Partitions are ids of queries."""
         for urn, positions in datasets.items():
             for query_id, number in positions.items():
                 if type(number) is not int or number < 0:

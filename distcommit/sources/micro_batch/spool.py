@@ -1,4 +1,4 @@
-"""Files with one micro-batch's rows, the *spool*, by which a run learns its datasets.
+"""Files with one micro-batch's rows, the *spool*. From its index a run learns the datasets of the micro-batch.
 
 If Spark starts a task twice, both attempts write. Only the files of the attempt that Spark returns are read.
 """
@@ -27,8 +27,8 @@ class SpoolIndex(msgspec.Struct, frozen=True):
     """Index of one task attempt's rows.
 
     Attributes:
-        rows: number by dataset.
-        unnamed: errors of invalid dataset names, whose rows are not spooled.
+        rows: number of rows by dataset.
+        unnamed: errors by invalid dataset name. Rows with such a name are not spooled.
     """
 
     rows: dict[str, int]
@@ -39,7 +39,7 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 class Spool:
     """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
 
-    Each task attempt writes one file for each Spark partition of the run that plans one of the datasets in its rows.
+    Each task attempt writes one file for each Spark partition of the run that plans datasets of its rows.
 
     Attributes:
         fs: the file system.
@@ -58,7 +58,7 @@ class Spool:
     groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
-        """Return the Spark partition that plans the dataset."""
+        """Return the run's Spark partition that plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ class Spool:
         return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
-        """Return the path of an owner's rows, an Arrow stream sorted by dataset."""
+        """Return the path of an owner's rows, an Arrow stream with each batch grouped by dataset."""
         return f"{self.folder}/{attempt}/{rows_name(owner)}"
 
 

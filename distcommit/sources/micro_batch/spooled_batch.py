@@ -24,12 +24,12 @@ _ATTEMPTS, _ROWS = "attempts", "rows"
 class SpooledBatch(Source):
     """The source of one spooled micro-batch.
 
-    A dataset's position in a query is the number of the next micro-batch. So a committed one that Spark delivers again
-    is not planned.
+    A dataset's position in a query is the number of the next micro-batch. So a committed micro-batch that Spark
+    delivers again is not planned.
 
     Attributes:
         spool: the files with its rows.
-        attempts: those whose files are read.
+        attempts: names of the task attempts whose files are read.
         query_id: id of the streaming query.
         batch_id: number of the micro-batch.
     """
@@ -96,7 +96,6 @@ class _SpoolExtractor(Extractor):
         self._read.clear()
 
     def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
-        """Remove and return a dataset's rows of one attempt."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
         if (ordinal, owner) not in self._read:

@@ -29,8 +29,8 @@ class Reply:
     """A response of the server.
 
     Attributes:
-        body: decompressed.
-        next_link: `rel="next"` of the header `Link`; empty for none.
+        body: the decompressed body.
+        next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
     """
 
     body: bytes
@@ -177,8 +177,6 @@ class RestClient:
 
 
 class _RetryLaterError(Exception):
-    """A temporary failure; `wait_s`: seconds that the server named, or None."""
-
     def __init__(self, text: str, wait_s: float | None) -> None:
         super().__init__(text)
         self.wait_s = wait_s
@@ -192,7 +190,6 @@ _TODO = {
 
 
 def _retry_after_s(response: requests.Response) -> float | None:
-    """Return the seconds of `Retry-After`, or None."""
     try:
         return Retry().get_retry_after(response.raw)
     except InvalidHeader:

@@ -26,7 +26,7 @@ RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string())
 
 
 class RestExtractor(Extractor):
-    """Extractor of one task attempt, whose work units share connections.
+    """Extractor of one task attempt. Its work units share connections.
 
     Args:
         lists: the list of each dataset, by URN.
@@ -43,7 +43,7 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """A range's records; all with one watermark value are in one batch, so that reading can stop after any."""
+    """The records of a range. Records with one watermark value are in one batch: reading can stop after any batch."""
 
     def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
@@ -78,7 +78,6 @@ class RestExtraction(Extraction):
         return self._bytes
 
     def _add(self, answer: Answer, buffered: OrderedRows[bytes]) -> None:
-        """Buffer a page's records, except leading ones below the range."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(buffered) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         buffered.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
@@ -90,8 +89,8 @@ class RestExtraction(Extraction):
         return self._pages.read(self._list.watermark.range_params(low, self._high))
 
     def _check_complete(self, buffered: OrderedRows[bytes]) -> None:
-        """If the range ends at a time, count the records from the newest one on again. Raises SourceError if the server
-        has more than it returned, because pages were missing."""
+        """If the range has a planned end, request the records from the newest one on again, and count them. Raises
+        SourceError if there are more than were read, because pages were missing."""
         if self._high is None or not len(buffered):
             return
         count = 0

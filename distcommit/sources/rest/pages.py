@@ -26,7 +26,7 @@ class RecordList:
     Attributes:
         request: request of the first page, without parameters of watermark and paging.
         records: dotted path of the list of records in an answer; empty if the answer is the list.
-        watermark: the watermark field, with its parameters of a request.
+        watermark: the watermark field, with its request parameters.
         paging: how to find the next page.
     """
 
@@ -165,10 +165,10 @@ class Pages:
 
 
 class RepeatDetector:
-    """Detector of records from earlier pages, which can only have the newest value.
+    """Detector of records that were in an earlier page. They can only have the newest value.
 
     Args:
-        is_unique: whether values are unique, so that repeated records are dropped; otherwise they are errors.
+        is_unique: whether values are unique. Then repeated records are dropped; otherwise they are errors.
     """
 
     def __init__(self, dataset: str, *, is_unique: bool) -> None:
@@ -180,7 +180,7 @@ class RepeatDetector:
         """Return a page's records and positions without repeated ones.
 
         Raises:
-            SourceError: if a record repeats without unique values, or two different records have one.
+            SourceError: if values are not unique and a record repeats, or are unique and two different ones share one.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):

@@ -39,11 +39,11 @@ class _Paging(SettingsModel):
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request behind an empty last page, which must be empty, too; None for no check."""
+        """Return the request for the page behind an empty last page, which must be empty, too. None skips the check."""
         return None
 
     def total(self, answer: Answer) -> int | None:
-        """Return the list's reported total, or None.
+        """Return the total that the server reports; None if paging does not use it.
 
         Raises:
             ValueError: if the total is missing.
@@ -51,12 +51,12 @@ class _Paging(SettingsModel):
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the required number of records if the page's is wrong, otherwise None. `is_last`: no records
-        follow."""
+        """Return the number of records that a page must have if it has another number, otherwise None. `is_last`:
+        whether no records follow."""
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return the number of records that the total requires, or None."""
+        """Return the number of records that the page must have by the total; None if it is unknown."""
         return None
 
 
@@ -74,7 +74,6 @@ class LinkPaging(_Paging):
     path: str = ""
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the link's request; None for no link."""
         link = answer.text_at(self.path) if self.path else answer.next_link
         if not link:
             return None
@@ -98,7 +97,6 @@ class CursorPaging(_Paging):
     param: str = Field(min_length=1)
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the cursor's request; None for no cursor."""
         cursor = answer.text_at(self.path)
         return _with(request, self.param, cursor) if cursor else None
 
@@ -159,17 +157,15 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the required number of records if the page's is wrong, otherwise None.
-
-        Pages of offsets but the last have `step` records, unless `until` is `total`; others at most `size`.
-        """
+        """Return `step` if a page of offsets, except the last, has another number of records and `until` is not
+        `total`. Return `size` if a page has more records. Otherwise return None."""
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
             return self.step
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`, or the remaining number for the page that reaches the total; None if unknown."""
+        """Return `size`, or the remaining number for the page that reaches the total; None if it is unknown."""
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)

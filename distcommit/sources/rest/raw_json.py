@@ -1,5 +1,5 @@
-"""Extraction of raw bytes from JSON with lone surrogates, which msgspec rejects; a converter later rejects only records
-that it cannot read."""
+"""Extraction of raw bytes from JSON with lone surrogates, which msgspec rejects. A converter later rejects only the
+records that it cannot read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
-    """Return an object's field names, and the bytes of field `name` or None; raises ValueError for other JSON."""
+    """Return an object's field names, and the bytes of field `name` or None. Raises ValueError for a non-object."""
     text = body.decode()
     begin = _behind_space(text, 0)
     if text[begin : begin + 1] != "{":
@@ -33,7 +33,7 @@ def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
 
 
 def raw_items(body: bytes) -> Iterator[bytes]:
-    """Yield the bytes of a list's items; raises ValueError for other JSON."""
+    """Yield the bytes of a list's items. Raises ValueError if this is not a list."""
     text = body.decode()
     begin = _behind_space(text, 0)
     if text[begin : begin + 1] != "[":

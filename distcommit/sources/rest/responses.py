@@ -1,4 +1,4 @@
-"""Answers of a server, with unchanged records."""
+"""Answers of a server. The bytes of their records are unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
-    """A path names a missing field."""
+    """Error of a path that names a missing field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Answer:
         """Parse a body.
 
         Args:
-            records: dotted path of the list; empty if it is the body.
+            records: dotted path of the list of records; empty if the body is the list.
 
         Raises:
-            ValueError: if it is not JSON, or the path is not a list.
+            ValueError: if the body is not JSON, or the path does not lead to a list.
         """
         try:
             items = _items(_raw_at(body.removeprefix(_BYTE_ORDER_MARK), records))
@@ -58,7 +58,7 @@ class Answer:
         """Return the text or number at a path; empty if it is missing, null or false.
 
         Args:
-            or_true: whether `true` is returned as a text, too.
+            or_true: whether `true` is accepted, too.
 
         Raises:
             ValueError: if the value has another type.
@@ -85,7 +85,7 @@ def value_at(json: bytes, path: str) -> Any:
     """Return the value at a dotted path.
 
     Raises:
-        NoSuchFieldError: if it does not exist.
+        NoSuchFieldError: if a field of the path does not exist.
         ValueError: if a part of the path is not an object.
     """
     try:

@@ -62,16 +62,16 @@ class RestSource(DescribedSource):
 
     Attributes:
         type: `rest`.
-        url: `https://host/path` or `http://...`, where `{dataset}` is replaced by a dataset's name. No password.
+        url: `https://host/path` or `http://...`, where `{dataset}` is replaced by a dataset's name. It has no password.
         datasets: the names of the datasets.
-        params: parameters of each request, `{dataset}` as above.
+        params: parameters of each request. `{dataset}` is replaced as in `url`.
         records: dotted path of the list of records in an answer; empty if the answer is the list.
         watermark: the watermark field.
         paging: how to find the next page.
         headers: headers of each request. `${file:PATH}` is replaced by that file's content, read by each process that
             connects.
-        username: for basic authentication; empty for none.
-        password: its password, `${file:PATH}` as above.
+        username: user for basic authentication; empty for none.
+        password: the user's password. `${file:PATH}` is replaced as in `headers`.
         timeout_s: seconds to wait for a connection, and for each byte.
         response_timeout_s: seconds that a whole response may take. A response has at most 256 MiB.
         retries: number of retries if the server can't be reached, is busy (429) or fails (5xx). The delay is half a
@@ -140,12 +140,12 @@ class RestSource(DescribedSource):
 
     @property
     def supports_retry_ranges(self) -> bool:
-        """True for times only, because other ranges have no planned end."""
+        """True if a dataset has times, because other ranges have no planned end."""
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the URL's path, because servers may be renamed, and the parameters with `{dataset}`. The watermark
-        field is in each incarnation."""
+        """Return the URL's path, because servers may be renamed, and the parameters with `{dataset}`. Incarnations
+        contain the watermark field."""
         another = (
             "restore the old value, because positions count records of the old lists; or give the job new folders"
             " (paths)"
@@ -164,7 +164,7 @@ class RestSource(DescribedSource):
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (field,)))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plan owned, idle datasets without a request; ranges of times end at this machine's present."""
+        """Plan owned, idle datasets without a request. Ranges of times end by this machine's clock."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
             state = states.get(urn)
@@ -180,7 +180,7 @@ class RestSource(DescribedSource):
                 yield planned
 
     def check_connection(self) -> str:
-        """Request the first dataset's first page. If there are several, a rejection is returned as text."""
+        """Request the first dataset's first page. If there are several datasets, return a rejection as text."""
         urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
         impatient = self.model_copy(update={"timeout_s": timeout_s, "response_timeout_s": 2 * timeout_s, "retries": 0})
         extractor = impatient.open()
@@ -195,15 +195,14 @@ class RestSource(DescribedSource):
         return f"{self.url.replace(_DATASET, urn)} responds"
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return stored incarnations of datasets whose watermark field is that of the job file.
+        """Return the stored incarnations that have the watermark field of the job file.
 
-        For others, a position that an operator sets applies to the new field.
+        For other datasets, a position that an operator sets applies to the new field.
         """
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
         return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of invalid positions."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not a dataset of this job (see source.datasets)"

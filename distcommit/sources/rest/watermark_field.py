@@ -15,7 +15,7 @@ from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"
-"""Partition whose positions count records read."""
+"""Partition whose positions count the records read."""
 _ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
 _WRITTEN = re.compile(
     r"\d{4}-?(\d\d-?\d\d|W\d\d-?\d|(?P<week>W\d\d))(?P<hour>.\d\d(?P<minute>:?\d\d(?P<second>:?\d\d)?)?)?", re.DOTALL
@@ -82,7 +82,7 @@ class WatermarkField(SettingsModel):
         return self._position(BEGINNINGS[self.kind])
 
     def position(self, value: object) -> Position:
-        """Return a JSON value's position; raises ValueError for another type or range."""
+        """Return a JSON value's position. Raises ValueError if its type or range is wrong."""
         if self.kind is not Kind.TIME:
             return self._position(position_of(self.kind, value))
         try:
@@ -91,7 +91,7 @@ class WatermarkField(SettingsModel):
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
     def missing_lookback_s(self, value: object) -> int:
-        """Return the lookback in seconds that a coarse time requires; 0 if that of the settings suffices."""
+        """Return the lookback in seconds that a coarse time requires; 0 if `lookback` suffices."""
         written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
         if written is None:
             return 0
@@ -104,7 +104,7 @@ class WatermarkField(SettingsModel):
         return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)
 
     def end_of_plan(self, now: datetime) -> Position | None:
-        """Return the present second, less the lookback; None except for times."""
+        """Return the present second, less the lookback; None if the field has no times."""
         if self.kind is not Kind.TIME:
             return None
         return end_of_times(now, self.lookback)
@@ -124,7 +124,7 @@ class WatermarkField(SettingsModel):
         return self._position(as_offset(newest[0]) + behind - self.lookback)
 
     def range_params(self, low: Position, high: Position | None) -> dict[str, str]:
-        """Return parameters for [low, high); the server may return more."""
+        """Return the parameters that request [low, high). The server may return more."""
         parameters: dict[str, str] = {}
         if low != self.beginning:
             parameters[self.since] = self._written(low, -1)
@@ -157,7 +157,7 @@ def _has_seconds(form: str) -> bool:
 
 
 def _written_alike(form: str) -> tuple[str, ...]:
-    """Return two times with one text that are further apart than requests allow, or none."""
+    """Return two times with one text that are too far apart for requests; empty if there are none."""
     steps = [*_BY_DAY, *(_BY_SECOND if _has_seconds(form) else [])]
     later = (_BASE + step for step in steps if _formatted(_BASE + step, form) == _formatted(_BASE, form))
     return tuple(f"{at:%Y-%m-%d %H:%M}" for other in later for at in (_BASE, other))[:2]

@@ -136,24 +136,20 @@ class SparkSource(DescribedSource):
         return self.described(Extract(self.format, dataset_urn, kind, (), columns))
 
     def reader_options(self, dataset: str) -> dict[str, str]:
-        """Return a dataset's options, including the password."""
         return self.options_with(self.datasets[dataset])
 
     def options_with(self, own: Mapping[str, Option]) -> dict[str, str]:
-        """Return options with these own ones, including the password."""
+        """Return `options` overridden by `own`, including the password."""
         password = self.password.get_secret_value()
         options = {**self.options, **({"password": password} if password else {}), **own}
         return {name: with_secret_files(_written(value)) for name, value in options.items()}
 
     def without_password(self, text: str, dataset: str) -> str:
-        """Hide the dataset's password in an error."""
         password = self.reader_options(dataset).get("password")
         return text.replace(password, "***") if password else text
 
     def reader_of(self, dataset: str) -> str:
-        """Return a digest, 12 hexadecimal digits, of reader, row-selecting options and transform.
-
-        It ignores the host.
+        """Return a digest, 12 hexadecimal digits, of reader, row-selecting options without host, and transform.
 
         Raises:
             SourceError: if the options of the transform's function have no digest.
@@ -190,7 +186,7 @@ class SparkSource(DescribedSource):
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield positions that are neither snapshots nor values of the watermark column."""
+        """Yield the problems of positions that are neither snapshots nor values of the watermark column."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not one of source.datasets"

@@ -70,7 +70,7 @@ class StagedFrame(msgspec.Struct, frozen=True):
         kind: type of the column.
         bound: stored position from which on Spark was asked for rows; None for all rows.
         end: end of the range that may be published; None if there is none.
-        error: why nothing is staged; empty if rows are.
+        error: why nothing is staged; empty if rows are staged.
         remedy: command for an operator, as in `DatasetProblem.remedy`.
         reader: digest of the reader and its options; empty for a snapshot.
         greatest: with a transform, the greatest value of the watermark column among the rows that it is applied to.
@@ -252,7 +252,6 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
-    """Plan the rows from the watermark to the publishable end or a lower `retried_end`; None if there are none."""
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
@@ -276,7 +275,7 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Return the stored position, or None; one without a digest, from an operator, is accepted.
+    """Return the stored position, or None. A position that an operator set may have no digest.
 
     Raises:
         PlanError: if reader or options have changed.

@@ -91,7 +91,7 @@ class FrameTransform(SettingsModel):
 
     @property
     def name(self) -> str:
-        """The setting that is applied, for messages."""
+        """Name of the applied setting, for messages."""
         return f"source.transform.{'sql' if self.sql else 'function'}"
 
     @property

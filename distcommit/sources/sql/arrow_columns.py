@@ -67,7 +67,7 @@ class Column:
         name: the column's name.
         type: the Arrow type of its values.
         expression: the selected expression.
-        parse: converts the driver's value, if it is not null; None if Arrow accepts the driver's values.
+        parse: function that converts a driver's value, if it is not null; None if Arrow accepts the driver's values.
     """
 
     name: str
@@ -120,7 +120,7 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
 
 
 def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
-    """Return a watermark column's kind, or None; times of SQLite are text."""
+    """Return a watermark column's kind; None if its type is unsupported. Times of SQLite are text."""
     if isinstance(declared, types.Integer):
         return Kind.INTEGER
     if isinstance(declared, types.DateTime):

@@ -50,7 +50,7 @@ _REFUSALS = (
     ),
     (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
 )
-"""Permanent problems: pattern, problem and remedy."""
+"""Problems of a connection that need a remedy: pattern of the error, problem, and remedy."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -91,7 +91,7 @@ class Database:
 
     @contextmanager
     def errors(self, table: str = "") -> Iterator[None]:
-        """Convert errors to typed ones that name the table."""
+        """Raise errors of the database as typed errors that name the table."""
         try:
             yield
         except (SQLAlchemyError, ValueError) as error:
@@ -128,7 +128,6 @@ class Database:
         return engine
 
     def _open_file(self) -> sqlite3.Connection:
-        """Open an existing SQLite file read-only."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
         return sqlite3.connect(f"file:{path}?mode=ro", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
 
@@ -166,8 +165,8 @@ class Database:
 
 
 def _settings(dialect: str) -> list[str]:
-    """Return the first statements: UTC, read-only, and limited waits for locks, so that a locked table fails only its
-    own work unit."""
+    """Return a connection's first statements: UTC, read-only, and limited waits for locks, so that a locked table fails
+    only its own work unit."""
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
         return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_LOCK_TIMEOUT_S}s'", read_only]
@@ -186,7 +185,7 @@ def _settle(connection: Any, settings: Sequence[str]) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Return whether connection or server failed; a rejected login counts, because it affects all tables."""
+    """Return whether connection or server failed. A rejected login counts, because it affects all tables."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)

@@ -30,8 +30,8 @@ class SqlExtractor(Extractor):
     """Extractor of one task attempt with one connection.
 
     Args:
-        database: connects at the first work unit.
-        batch_rows: exceeded by rows with one watermark value.
+        database: the database, connected at the first work unit.
+        batch_rows: rows of a batch; more if more rows have one watermark value.
     """
 
     def __init__(self, database: Database, tables: Tables, batch_rows: int) -> None:
@@ -39,7 +39,7 @@ class SqlExtractor(Extractor):
         self._reading = ExitStack()
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Start reading; an earlier extraction is closed."""
+        """Start reading a work unit. An earlier extraction is closed."""
         self._reading.close()
         is_complete = not self._tables.rules_of(unit.dataset_urn).watermark
         return WholeExtraction(self, unit) if is_complete else SqlExtraction(self, unit)
@@ -60,7 +60,6 @@ class SqlExtractor(Extractor):
                 yield table, rows
 
     def all_rows(self, urn: str) -> Iterator[tuple[FullTable, Sequence[sa.Row[Any]]]]:
-        """Stream a table's rows in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
             reflected = self._reflected(connection, urn)
@@ -82,7 +81,7 @@ class SqlExtractor(Extractor):
 
 
 class SqlExtraction(Extraction):
-    """A range's rows; all with one value are in one batch, so that reading can stop after any."""
+    """The rows of a range. Rows with one value are in one batch, so that reading can stop after any batch."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -119,7 +118,6 @@ class SqlExtraction(Extraction):
         return batch
 
     def _positions(self, table: Table, rows: Sequence[Sequence[Any]]) -> list[Position]:
-        """Return positions; raises SourceError for an invalid value."""
         positions = list[Position]()
         for row in rows:
             try:
@@ -129,7 +127,6 @@ class SqlExtraction(Extraction):
         return positions
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Raise SourceError if a declared key repeats, because the database does not enforce it."""
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
@@ -186,7 +183,6 @@ class WholeExtraction(Extraction):
 
 
 def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: WorkUnit) -> pa.RecordBatch:
-    """Convert rows; raises SourceError with column and row if a value does not fit."""
     columns = table.columns
     values = list(zip(*rows, strict=True))[: len(columns)]
     arrays = list[pa.Array]()

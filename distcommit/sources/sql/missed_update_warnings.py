@@ -22,7 +22,7 @@ def missed_update_warnings(
 ) -> Iterator[str]:
     """Yield warnings about tables read by an integer key although rows may change.
 
-    They may if `table_type` is `snapshot_append`, or if a column has a name like `updated_at`.
+    Rows may change if `table_type` is `snapshot_append`, or if a column has a name like `updated_at`.
     """
     for name, table in sorted(reflected.items()):
         rules = select.rules_of(name)

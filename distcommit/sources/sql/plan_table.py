@@ -7,8 +7,8 @@ The end (exclusive) depends on the watermark column:
 - timestamps: before the database's present second, or with `times_end: newest` before the greatest value if that is
   lower.
 
-The end is lower by `lookback`, for rows that commit late with lower values. Rows at or above the end are left for later
-runs. They are counted without another pass over the table.
+The end is lower by `lookback`, for rows that commit late with lower values. Rows at or above the end are counted,
+without another pass over the table, and left for later runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from distcommit.sources.watermark_column import (
 )
 
 MAX_COUNTED = 10_000
-"""Most rows above a range that are counted by an index. If there are more, this number is a minimum."""
+"""Maximum number of rows above a range that are counted by an index. If there are more, the count is a minimum."""
 _TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
 _PRESENT = "their times are not before the database's present second, and are read once they are"
 _LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"
@@ -53,7 +53,7 @@ __all__ = ["MAX_COUNTED", "QueryChangedError", "missing_values_warning", "plan_t
 
 
 class QueryChangedError(PlanError):
-    """A position of another query, or of a table instead of a query."""
+    """Error of a stored position of another query, or of a table instead of a query."""
 
     id = "SOURCE_QUERY_CHANGED"
 
@@ -141,7 +141,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Rows in a range and above it; `is_minimum`: whether more may be above."""
+    """Row counts of a range and above it. `is_minimum`: whether more may be above."""
 
     rows: int
     above: int
@@ -212,8 +212,7 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
 def _end(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> tuple[Position, Position | None]:
-    """Return the end that may be read now, and the greatest value if queried. Raises the errors of `plan_table` about
-    integers and text."""
+    """Return the end that may be read now, and the greatest value if it was queried."""
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
         return _end_of_times(connection, table, stored, note), None
@@ -297,7 +296,7 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """Return the end after about `limit` rows: the next row's value, or if all have it, the next greater one."""
+    """Return the end after about `limit` rows: the next row's value, or if all rows have it, the next greater value."""
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
     if at != first:

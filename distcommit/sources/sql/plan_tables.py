@@ -51,13 +51,13 @@ class PlanRules(Protocol):
 
     @property
     def records_per_dataset(self) -> int:
-        """Approximate rows of a run; 0 for all."""
+        """Approximate rows of a table per run; 0 for all."""
 
 
 def plan_tables(
     database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Yield plans, problems and remaining rows of the selected tables.
+    """Yield plans, problems and counts of remaining rows of the selected tables.
 
     Raises:
         TransientError: if server or connection fails.
@@ -85,7 +85,7 @@ def plan_tables(
 
 
 def describe_tables(database: Database, select: Tables, table_type: str) -> str:
-    """Return the number of selected tables, and warnings about the first `_CHUNK`; closes the database.
+    """Return the number of selected tables, and warnings about the first `_CHUNK` tables. Closes the database.
 
     Raises:
         SourceError: if a listed table is missing.
@@ -171,7 +171,7 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables together; none if the database rejects that, so that they are described one by one."""
+    """Describe tables together; none if the database rejects that, because each is then described by itself."""
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)

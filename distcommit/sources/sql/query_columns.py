@@ -103,7 +103,7 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
 
 
 def _twice(names: list[str], dialect: str) -> list[str]:
-    """Return names of several columns; SQLite treats `ID` as `id`, and names a second one `id:1`."""
+    """Return names that several columns have. SQLite treats `ID` as `id`, and names a second `id` `id:1`."""
     if dialect == "sqlite":
         lower = {name.lower() for name in names}
         numbered = ((name.lower(), name.lower().rpartition(":")) for name in names)
@@ -141,8 +141,8 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """Return columns of a temporary view; computed ones have the type of CAST, from a temporary table. Both end with
-    the transaction."""
+    """Return the columns of a temporary view. A temporary table gives computed columns the type of their CAST. Both end
+    with the transaction."""
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():

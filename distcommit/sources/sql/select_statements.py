@@ -75,7 +75,7 @@ class Table:
 
     @property
     def incarnation(self) -> str:
-        """Column, type and a query's id."""
+        """Column, kind, and for a query its id."""
         query = self.rules.query
         return self.column if query is None else f"{self.column}{QUERY_SEPARATOR}{query.id}"
 
@@ -84,7 +84,7 @@ class Table:
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Select [low, high) in order; the last column is the watermark."""
+        """Select the rows of [low, high) in order. The last column is the watermark."""
         selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
         return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
 
@@ -97,7 +97,7 @@ class Table:
         return sa.select(sa.func.count()).select_from(rows.limit(most).subquery())
 
     def count_both(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Count [low, high) and the rows above, in one pass."""
+        """Count the rows of [low, high) and the rows above, in one pass."""
         is_below = self.mark < self._bound(high)
         counts = (sa.func.count(sa.case((is_below, 1))), sa.func.count(sa.case((sa.not_(is_below), 1))))
         return self._of(*counts).where(*self._from(low), *self._chosen())
@@ -113,7 +113,7 @@ class Table:
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
     def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select watermark and number of every `rows`-th row of [low, high), from the first on."""
+        """Select watermark and number of every `rows`-th row of [low, high), beginning with the first."""
         number = sa.func.row_number().over(order_by=self.mark).label("number")
         numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
         chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
@@ -125,14 +125,13 @@ class Table:
         return self._of(sa.func.min(self.mark)).where(*between, *self._chosen())
 
     def position(self, value: Any) -> Position:
-        """Return a value's position; raises SourceError."""
+        """Return a value's position. Raises SourceError if the value is invalid."""
         try:
             return position_of(self.kind, value)
         except ValueError as error:
             raise self.position_error(error) from error
 
     def position_error(self, error: ValueError, row: str = "") -> SourceError:
-        """Return the error of an invalid position."""
         return SourceError(
             "a value of the watermark column can't be a position",
             id="WATERMARK_VALUE_INVALID",
@@ -200,7 +199,7 @@ def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: s
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """Return the FROM clause; a query's closing bracket is on its own line, after comments."""
+    """Return the FROM clause. A query's closing bracket is on a line of its own, because a comment may precede it."""
     if rules.query is None:
         return sa.table(name, schema=schema)
     body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter

@@ -42,7 +42,7 @@ class TableOverrides(SettingsModel):
 
     Attributes:
         watermark: the watermark column.
-        lookback: like `lookback` of the source.
+        lookback: as `lookback` of the source.
         columns: columns to read; all if it is empty.
         where: a condition in the database's SQL on the table's columns; other rows are never read. It must only read,
             and have no placeholders.
@@ -187,8 +187,8 @@ class SqlSource(DescribedSource):
         return not self.is_snapshot
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return database (path of a SQLite file) and schema, because servers may be renamed. Watermark column and
-        query are in the incarnations."""
+        """Return database (path of a SQLite file) and schema, because servers may be renamed. Incarnations contain
+        watermark column and query."""
         return {
             "database": FixedSetting(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": FixedSetting(self.schema_name or "", _ANOTHER_DATABASE),
@@ -255,7 +255,7 @@ class SqlSource(DescribedSource):
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield positions that no column can have; only a plan compares them with the column."""
+        """Yield the problems of positions that no column can have. Only planning compares them with the column."""
         return position_problems(datasets, self.selection)
 
     def open(self) -> SqlExtractor:

@@ -23,7 +23,7 @@ _CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.o
 _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
-"""Tables that others inherit from, whose keys and indexes do not cover all rows; not partitioned ones."""
+"""Query of tables, not partitioned, that others inherit from. Their keys and indexes do not cover all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Reflected:
     indexed: frozenset[str] = frozenset()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
-        """Add the job file's keys; raises SourceError if one is not a column."""
+        """Add the job file's keys. Raises SourceError if one is not a column."""
         if not keys:
             return self
         names = [column["name"] for column in self.columns]
@@ -60,7 +60,7 @@ class Reflected:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """Return tables for patterns.
+    """Return the names of tables that patterns can match.
 
     Views are absent, and in PostgreSQL partitions and inheriting tables, which are read with their parent.
     """
@@ -101,7 +101,7 @@ def _is_partial(index: ReflectedIndex) -> bool:
 
 
 def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe a table or view; raises NoSuchTableError."""
+    """Describe a table or view. Raises NoSuchTableError if it does not exist."""
     tables = reflect(connection, [name], schema)
     if name not in tables:
         raise NoSuchTableError(name)
@@ -109,7 +109,7 @@ def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> R
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe columns without keys and indexes; raises NoSuchTableError."""
+    """Describe columns without keys and indexes. Raises NoSuchTableError if the table does not exist."""
     with types_may_be_unknown():
         return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
 

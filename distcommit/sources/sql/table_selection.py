@@ -41,7 +41,6 @@ class TableRules:
 
     @property
     def query_id(self) -> str:
-        """Empty for a table."""
         return self.query.id if self.query is not None else ""
 
 
@@ -112,13 +111,11 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
 
 
 def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
-    """Return whether an incarnation has that column and query."""
     counted, _, of = incarnation.partition(QUERY_SEPARATOR)
     return counted.rpartition(":")[0] == column and of == query_id
 
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
-    """Yield the problems of invalid positions."""
     for urn, positions in datasets.items():
         if urn not in tables:
             yield f"{urn!r} is not a table or query of this job (see source.tables, table_patterns, exclude, queries)"
