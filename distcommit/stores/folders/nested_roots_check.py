@@ -15,10 +15,10 @@ from distcommit.stores.folders.folder_ownership import read_owner
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:
-    """Check that no folder is inside a claimed one or a store, by two operations for each parent.
+    """Check that no root of a job is inside a claimed folder or a store. Costs two operations for each parent folder.
 
     Raises:
-        ConfigurationError: if one of them is.
+        ConfigurationError: if a root is inside one.
     """
     roots = (store, staging, output)
     parents = {(folder, file_system_at(fs, root)): root for root in roots for folder in _parents(root)}
@@ -34,7 +34,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
 
 
 def first_published(fs: FileSystem, root: str) -> str | None:
-    """Return the first published file, or None.
+    """Return the path of the first published file below a root; None if there is none.
 
     Raises:
         ConfigurationError: if a subfolder belongs to a job.
