@@ -55,7 +55,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the newest range read of each earlier incarnation."""
+    """Return the newest range read of each earlier incarnation, once the watermark is set to `watermark`."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier_readings

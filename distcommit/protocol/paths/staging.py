@@ -18,18 +18,18 @@ SPOOLED_FRAMES = f"{SPOOL_FOLDER}/frames"
 """Folder of spooled rows of Spark readers, relative to the staging root."""
 
 SPOOL_INDEX = "index.json"
-"""Lists complete files of spooled rows and their source."""
+"""File that lists complete files of spooled rows and their source."""
 
 _ATTEMPT_NOTE = ".open"
 
 
 def staged_name(number: int, ending: str = "") -> str:
-    """Return a staged file's name, or without ending a folder's."""
+    """Return the name of a staged file; without `ending`, of a staged folder."""
     return f"{number:04d}{ending}"
 
 
 def writing_name(name: str) -> str:
-    """Return a staged file's name until it is closed, if it can be renamed then."""
+    """Return the name of a staged file until it is closed, if the file system can then rename it."""
     return f"{name}{WRITING}"
 
 
@@ -44,12 +44,12 @@ def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> 
 
 
 def attempt_note(attempt_folder: str) -> str:
-    """Return the marker beside an attempt's folder (name or path): it may have left data at a target."""
+    """Return the note beside an attempt's folder (name or path), which says that it may have left data at a target."""
     return f"{attempt_folder}{_ATTEMPT_NOTE}"
 
 
 def noted_attempt(name: str) -> str | None:
-    """Return the attempt's folder of a marker, or None."""
+    """Return the attempt's folder for the name of a note; None for other names."""
     return name.removesuffix(_ATTEMPT_NOTE) if name.endswith(_ATTEMPT_NOTE) and not is_temporary(name) else None
 
 
@@ -59,7 +59,7 @@ def spooled_micro_batch(query_id: str, batch_id: int, nonce: str) -> str:
 
 
 def spooled_query(query_id: str) -> str:
-    """Return a query's folder below staging."""
+    """Return a streaming query's folder below staging."""
     return f"{SPOOL_FOLDER}/{query_id}"
 
 

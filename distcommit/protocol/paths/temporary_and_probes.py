@@ -16,7 +16,7 @@ STORE_PROBE = "probe-"
 
 
 def temporary_name(name: str, nonce: str) -> str:
-    """Return a put's first name, with a unique nonce."""
+    """Return the name of the file that a put writes first, with a unique nonce."""
     return f"{TEMPORARY}{name}-{nonce}"
 
 
@@ -35,7 +35,7 @@ def output_probe_name(bucket: int, nonce: str) -> str:
 
 
 def probed_bucket(name: str) -> int | None:
-    """Return an output probe's bucket, or None."""
+    """Return the bucket of an output probe; None for other names."""
     if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # the common case
         return None
     _, probe, remainder = name.rpartition(OUTPUT_PROBE)
@@ -58,5 +58,5 @@ def table_probe_name(nonce: str) -> str:
 
 
 def is_probe(name: str) -> bool:
-    """Return whether a name is a probe's below any root."""
+    """Return whether a name is the name of a probe, below any root."""
     return name.removeprefix(TEMPORARY).startswith((OUTPUT_PROBE, STORE_PROBE))
