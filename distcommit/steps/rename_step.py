@@ -34,7 +34,7 @@ class FsRenameCommitStep(CommitStep):
         context: file system and roots.
         staged_path: the path below the staging root.
         final_path: the path below the output root.
-        file: the recorded identity; by default that of the staged file now.
+        file: the recorded identity of the file; by default the present identity of the staged file.
 
     Raises:
         ConfigurationError: if a path is absolute or leads out of its root, or if `file` is None and the staged file is
@@ -106,14 +106,14 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Read the states of both files, twice before returning Lost, because another process may be moving the
-        file."""
+        """Read the states of both files. Before returning Lost, read them again, because another process may be moving
+        the file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """Return one batch if paths are unique and roots not nested; otherwise one for each step."""
+        """Return one batch if paths are unique and roots are not nested; otherwise one batch for each step."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -134,7 +134,7 @@ class FsRenameCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Rename without verifying first, verify only failed renames, then sync all folders once.
+        """Rename files without verifying first, verify only failed renames, then sync all folders once.
 
         Target folders are durable before a file moves into them. Otherwise a power loss could remove the folder after
         the file has lost its old name.
@@ -158,8 +158,8 @@ class FsRenameCommitStep(CommitStep):
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Verify a step after a failed rename, and rename again if it is pending; raises LostError if the file is
-        gone."""
+        """Verify a step after a failed rename, and rename again if it is pending. Raise LostError if the step is
+        lost."""
         answer = self.verify()
         if answer is Verdict.PENDING:
             self._move_again(target)
@@ -221,9 +221,9 @@ class FsRenameCommitStep(CommitStep):
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, by the states of source and target, read in this order.
+        """Return whether the step is done, pending or lost, from the states of source and target, read in this order.
 
-        If id or time differs, the checksum decides.
+        If the file id or modification time differs, the checksum decides.
         """
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")
@@ -304,7 +304,7 @@ class _FolderRow(Struct, frozen=True, array_like=True):
 
 
 def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
-    """Return `_FolderRow` as tuples, with equal bytes in half the time."""
+    """Return `_FolderRow`s as tuples, which encode to the same bytes in half the time."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = name_begins(staged), name_begins(final)
