@@ -34,7 +34,6 @@ class NotedAttempt:
 
 
 def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Make the creation and deletion of notes in a bucket durable."""
     fs.sync([f"{staging_root}/{bucket_folder(epoch, bucket)}"], staging_root)
 
 
@@ -74,7 +73,6 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 
 
 def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Delete the unfinished notes (temporary files) of a dead run in a bucket."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name) and not entry.is_folder:

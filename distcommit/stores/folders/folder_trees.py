@@ -22,7 +22,6 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """Delete a file or a tree; return the number of deleted files."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)

@@ -48,7 +48,6 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
 
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
-    """Delete attempt folders; return the number of deleted files."""
     return sum(run_parallel(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
@@ -73,7 +72,6 @@ def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> 
 
 
 def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Remove a bucket's empty folder. The caller removes the folder of the epoch."""
     fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
@@ -86,7 +84,6 @@ def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
 
 
 def epoch_of(entry: FolderEntry) -> int | None:
-    """Return the epoch that a folder is named after; None for any other entry."""
     is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
     return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
 
@@ -107,7 +104,6 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def list_folders_of(self, states: Iterable[TaskState]) -> None:
-        """List the folders of task states' files for `has_all_of`."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))
@@ -165,7 +161,6 @@ class StagedFiles:
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
-        """Return the file ids in a folder by name; -1 for a subfolder."""
         names = self._listed.get(folder)
         if names is None:
             path = f"{self._root}/{folder}"

@@ -50,7 +50,6 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the attempt failed at least in part."""
         return self.counts.attempts_failed > 0
 
 

@@ -59,9 +59,8 @@ def expire_history(
     partitions, and empty run folders. Partition 0 also deletes run records, and the progress, signs of life and work
     unit notes of dead runs.
 
-    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept. If
-    this process was paused, newer runs may need their history for buckets that they failed to recover. If a clock was
-    set back, an older run may have a higher id.
+    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept,
+    because they may be newer and need it to recover buckets.
 
     Args:
         run_id: id of the run that deletes.
@@ -107,8 +106,6 @@ def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> Non
 
 
 def _delete_old_records(fs: FileSystem, folder: str, keep: int) -> None:
-    """Delete expired records and temporary files. If the temporary file of a live run is deleted, that run repeats its
-    put."""
     entries = fs.list_folder(folder)
     epochs = {
         entry.name: epoch_and_kind[0] for entry in entries if (epoch_and_kind := record_of(entry.name)) is not None

@@ -181,12 +181,12 @@ def _put(store: JobStore, name: str, document: msgspec.Struct, run_id: str) -> N
 
 
 def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None:
-    """Return the record of an ended run; None if there is none. Raise UnknownVersionError or CorruptError."""
+    """Return the record of an ended run, or None. Raise UnknownVersionError or CorruptError."""
     return _read(fs, store_root, record_name(epoch), RunRecord, RECORD_VERSION, "the record of a run")
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """Return the record of a run's start; None if there is none. Raise UnknownVersionError or CorruptError."""
+    """Return the record of a run's start, or None. Raise UnknownVersionError or CorruptError."""
     name = record_name(epoch, BEGUN)
     return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 

@@ -104,7 +104,7 @@ class TableRow(msgspec.Struct, frozen=True):
     """A row of the table. Times are milliseconds since 1970, by the clock of the task's machine."""
 
     row_kind: RowKind
-    """Subject of the row."""
+    """Kind of the row."""
     dataset: str = ""
     """URN of the dataset; empty for a task or a commit pass."""
     bucket: int = -1
@@ -136,7 +136,6 @@ class TaskRows(msgspec.Struct, frozen=True):
 
     @property
     def datasets(self) -> list[TableRow]:
-        """The rows of kind DATASET."""
         return [row for row in self.rows if row.row_kind is RowKind.DATASET]
 
 
@@ -215,7 +214,6 @@ def encode_task_rows(rows: TaskRows) -> bytes:
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return an array of integers or text without nulls."""
     if kind != pa.string():
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
     texts = [value.encode() for value in values]

@@ -156,11 +156,6 @@ class CommitLog(LogView):
                 ) from error
 
     def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
-        """Return a state and the record that `decide` returned for it.
-
-        If `decide` returns a valid record for the last known state, this state is used. Otherwise, or with `refresh`,
-        the state is refreshed, and the record may be None or invalid.
-        """
         fold = self.refresh() if refresh else self.latest()
         record = decide(fold)
         if refresh or (record is not None and valid(record, fold)):
@@ -203,12 +198,6 @@ class CommitLog(LogView):
             self._durable_to = durable_to
 
     def _putting(self, path: str, data: bytes) -> BatchedWork[bool]:
-        """Put a segment above durable ones; return whether this put owns the number.
-
-        Raises:
-            NotPutError: if the segment was certainly not put.
-            OSError: if it is unknown whether the segment was put.
-        """
         try:
             yield from self.make_durable()
         except OSError as error:

@@ -89,8 +89,6 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job's store exists or, with `urn`, whether the dataset has an open sequence. Does not
-        fence."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -245,7 +243,6 @@ class LogCommitStepStore(CommitStepStore):
         return self._state(store, urn).sequence
 
     def _state(self, store: str, urn: str) -> DatasetState:
-        """Return a dataset's state, without fencing."""
         opened = self._open.get(store)
         if opened is not None:
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()

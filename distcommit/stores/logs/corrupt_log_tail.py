@@ -42,9 +42,8 @@ def fold_readable_part(log: CommitLog) -> Fold:
 def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
     """Move all segments above the readable part of a log to `set_aside` in the store.
 
-    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next
-    call resumes. Until all segments are moved the log cannot be read, because none of the segments to move is a
-    readable checkpoint.
+    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next call
+    resumes, because the log stays unreadable until all segments are moved.
 
     Returns:
         the paths of the moved segments.

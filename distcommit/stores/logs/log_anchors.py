@@ -181,7 +181,6 @@ def discard_heads(store: JobStore, epoch: int, user: str) -> None:
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
-    """Yield durable heads of readable bucket logs."""
     for bucket in range(store.buckets):
         with suppress(CorruptError):
             log = store.bucket_log(bucket)

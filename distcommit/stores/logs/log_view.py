@@ -79,7 +79,6 @@ class LogView:
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
-        """Return the newest segment's number and checksum at the last `refresh`."""
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:

@@ -132,7 +132,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
 
 
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
-    """Check that no log has lost segments and the output is not older, because the move would hide such a loss."""
+    """Check that no log has lost segments and the output is not older, because the move would hide that."""
     require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended, past = newest_end(read_markers(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
@@ -211,7 +211,6 @@ def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
 
 
 def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
-    """Record the move in the job log, so that no run can start; return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
     make_beginnings = partial(
         next_log_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
@@ -239,8 +238,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     """Create the new logs, durably; return the number of datasets in them.
 
     Raises:
-        CorruptError: if a log has other content, such as from a backup, which would be valid after the switch.
-            If another process has switched already, the error of `require_fence` comes first.
+        CorruptError: if a log has other content, which would be valid after the switch.
     """
     logs = _logs(after, epoch)
     make_beginnings = partial(next_log_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
@@ -273,11 +271,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
 def _rename_schemas(
     after: JobStore, ended: Sequence[Fold], beginnings: list[Checkpoint], named_now: NamedNow
 ) -> dict[str, SchemaIds]:
-    """Copy schemas to new dataset names, and return the ids of the copies by new name.
-
-    Their numbers contain the newest epoch in the ended logs, which never changes, so a process that resumes writes the
-    same copies.
-    """
+    """Copy schemas to new dataset names; return the ids of the copies. A resuming process writes the same copies."""
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_states = [state for beginning in beginnings for state in beginning.datasets]
     return put_copies(after, plan_copies(after, before, renamed_states, named_now, beginnings[0].fence_epoch))

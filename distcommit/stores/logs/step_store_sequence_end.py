@@ -81,7 +81,7 @@ class SequenceEnd:
         self._count_failure(reason, for_good=True, max_attempts=1)
 
     def lose(self, error: LostError) -> LostError:
-        """Quarantine a sequence with a lost step; return the error with ids and remedy for the caller to raise."""
+        """Quarantine a sequence with a lost step; return the error to raise."""
         add_ids(error, bucket=self.bucket)
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
@@ -127,7 +127,6 @@ class SequenceEnd:
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
 
     def _record_changes(self, steps: Sequence[CommitStep], failed: dict[SequenceName, DistcommitError]) -> bool:
-        """Record changed steps; return whether a change was recorded. See `record_changed_steps` for `failed`."""
         executed = {self.name: self.executed}
         progressed = run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
         recorded = self.log.latest().sequence(self.name)

@@ -323,7 +323,6 @@ def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> No
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
-    """Append the action if the sequence has the required status. The returned state shows whether it has."""
     return run_alone(
         log.settle(
             partial(next_log_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)

@@ -94,7 +94,6 @@ class _DatasetSchemas:
     folder: str
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        """Return a schema. Raise CorruptError if it is lost or altered."""
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
             stored_schema = read_stored_schema(self.store.fs, path)

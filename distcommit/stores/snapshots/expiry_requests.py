@@ -57,7 +57,7 @@ def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str
 
 
 def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest request; None if there is none. Raise CorruptError or UnknownVersionError."""
+    """Return the newest request, or None. Raise CorruptError or UnknownVersionError."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     newest = max(_numbers(fs, folder), default=None)
     if newest is None:

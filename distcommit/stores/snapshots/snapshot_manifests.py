@@ -84,7 +84,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
 
 def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
-    """Return epoch and phase of the newest CUT; None if there is none."""
+    """Return epoch and phase of the newest CUT, or None."""
     marked = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
     return max(((epoch, int(phase)) for epoch, phase in marked if epoch), default=None)
 
@@ -94,7 +94,7 @@ def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
 
 
 def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) -> SnapshotManifest | None:
-    """Return a manifest; None if it does not exist. Raise UnknownVersionError or CorruptError."""
+    """Return a manifest, or None. Raise UnknownVersionError or CorruptError."""
     path = snapshot_manifest_path(store_root, name)
     try:
         root = decode_document(fs.read(path), SnapshotManifest, SNAPSHOT_VERSION, "the manifest of a snapshot", path)
@@ -132,7 +132,6 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
 
 
 def prepare_snapshots(store: JobStore) -> None:
-    """Create the missing folders of snapshots, durably."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if file_system_at(store.fs, folder).has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
@@ -178,10 +177,8 @@ def put_snapshot(
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
-    """Return the next buckets, and whether the snapshot repeats the previous one.
-
-    It repeats it if the new entries might show only a part of an all-or-none job's run.
-    """
+    """Return the next buckets, and whether the snapshot repeats the previous one, because new entries might show only a
+    part of an all-or-none job's run."""
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]
     repeats = any(entry.decided_open for entry in snapshots.values())

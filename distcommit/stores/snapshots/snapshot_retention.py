@@ -87,7 +87,6 @@ class OldestSnapshot:
     _root: list[SnapshotManifest | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
-        """Return a dataset's done epoch in the snapshot; 0 if unknown."""
         if bucket not in self._known:
             self._known[bucket] = self._done_epochs(bucket)
         return self._known[bucket].get(urn, 0)

@@ -24,7 +24,7 @@ _RESTORE = "restore the file from a backup"
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version of a document, decoded before the other fields."""
+    """Format version, decoded before the other fields."""
 
 
 def encode_document(document: msgspec.Struct) -> bytes:

@@ -73,12 +73,10 @@ def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
 
 
 def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
-    """Return whether a repair died after it had set the file aside."""
     return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
 
 
 def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
-    """Yield copies in `set_aside` whose original was not restored."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         names = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()

@@ -93,7 +93,6 @@ def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) 
 
 
 def _full_problem(fs: FileSystem, roots: Sequence[str], name: str) -> ConfigurationError | None:
-    """Return the first problem of the `ProbedFileSystem`s below the roots, or None."""
     for part, root in {file_system_at(fs, root): root for root in reversed(roots)}.items():
         if not isinstance(part, ProbedFileSystem):
             continue

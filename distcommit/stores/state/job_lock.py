@@ -161,7 +161,6 @@ def is_held(fs: FileSystem, store_root: str, clock: Clock) -> bool:
 
 
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether the holder seems alive from this machine."""
     if holder.released:
         return False
     if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
@@ -216,7 +215,6 @@ def _numbers(fs: FileSystem, folder: str) -> list[int]:
 
 
 def _process_start(pid: int) -> str:
-    """Return the start time of a process in kernel ticks; empty if it is dead or unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

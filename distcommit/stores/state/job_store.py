@@ -106,7 +106,6 @@ class JobStore:
         return self.groups.bucket_of(urn, self.buckets)
 
     def planning_bucket(self, urn: str) -> int:
-        """Return the bucket whose owner plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
@@ -195,7 +194,8 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Check that the output is unclaimed and has no published files, because a new store would publish them again.
+    """Check that the output is unclaimed and has no published files, because a new store would publish their records
+    again.
 
     Raises:
         StaleStoreError: if it has published files, or another store's claim.

@@ -155,7 +155,6 @@ def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Return a list, at a third of the cost of `to_pylist` for 64-bit integers."""
     code = _CODES.get(array.type)
     if not code or array.null_count:
         return list(array.to_pylist())

@@ -32,7 +32,6 @@ class Failure:
     state: TaskState
 
     def put(self) -> None:
-        """Record the failed attempt, durably. Raise OSError."""
         for result in self.writer.append({self.bucket: [self.state]}).values():
             if isinstance(result, OSError):
                 raise result

@@ -39,7 +39,6 @@ def run_folder(store_root: str, run_id: str) -> str:
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
-    """Create a partition's folder, durably and idempotently."""
     folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
     fs.make_folders(folder)
     fs.sync([folder], store_root)
@@ -55,7 +54,7 @@ def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
 
 
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
-    """Return whether `record_ingest_ended` was called. Call it before polling, not after."""
+    """Return whether `record_ingest_ended` was called. Call it before polling."""
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
@@ -68,14 +67,12 @@ class PastStates:
         self._epochs = dict[str, int]()
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
-        """Return the states of an epoch's run in a bucket."""
         runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
 
     def _epoch_of(self, run: str) -> int:
-        """Return a run's epoch; 0 if it has no readable task states."""
         if run not in self._epochs:
             folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
@@ -89,7 +86,6 @@ class PastStates:
         return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
-        """Return the states of a run in a bucket."""
         run = run_folder(self._root, run_id)
         with self._reading:
             names = [
@@ -162,8 +158,8 @@ class TaskStateTables:
         self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
     def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
-        """Add rows of a file that this process has written, so that the file is not read. Add the rows of all buckets
-        in the file before the next read."""
+        """Add rows that this process has written to a file, so that the file is not read. Add the rows of all its
+        buckets before the next read."""
         owner = self._partition_of(bucket)
         with owner.reading:
             owner.seen.add(name)
@@ -210,8 +206,7 @@ class TaskStateTables:
                     owner.untaken.setdefault(bucket, []).append(state)
 
     def _read_again(self, owner: _PartitionFiles, bucket: int) -> list[TaskState]:
-        """Return all rows for a reader that starts over. After an outage other readers do so, too, so rows are cached
-        until there are new files."""
+        """Return all rows for a reader that starts over. Rows are cached, because after an outage all readers do so."""
         if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
             reread: dict[int | None, list[TaskState]] = {selected: [] for selected in owner.taken}
             for name in sorted(owner.seen):
@@ -228,11 +223,7 @@ class TaskStateTables:
 
 
 class _PartitionFiles:
-    """State of a partition's files.
-
-    `seen` has the names of read files, `untaken` the rows that no reader has taken, by bucket, and `taken` the buckets
-    that a reader has read. `reread` caches rows while `seen` has `reread_at` names.
-    """
+    """The files of a partition, as read so far. `reread` caches rows while `seen` has `reread_at` names."""
 
     def __init__(self, name: str) -> None:
         self.name, self.reading = name, Lock()
@@ -251,7 +242,6 @@ class TaskStateReader:
         self._unpolled: list[TaskState] = []
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add rows of a file that this process has written to the next `poll`."""
         self._tables.add_states(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:

@@ -74,8 +74,8 @@ class ReadingNotes:
         """Write a note on a work unit. Then delete the previous note of this writer.
 
         Args:
-            alone: whether the task reads only this work unit, because a worker had died while reading it.
-            died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
+            alone: see `ReadingNote.is_alone`.
+            died: see `ReadingNote.has_died`.
 
         Raises:
             OSError: if the note cannot be written. The caller must not read the work unit then.
@@ -106,7 +106,6 @@ def read_notes(fs: FileSystem, store_root: str, run_id: str) -> dict[str, Readin
 
 
 def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, ReadingNote]]:
-    """Return the notes of each older run by path, the newest run first."""
     folder, own = f"{store_root}/{READING}", run_name(run_id)
     runs = [entry.name for entry in fs.list_folder(folder) if is_run_name(entry.name) and entry.name < own]
     return [_notes_in(fs, f"{folder}/{run}") for run in sorted(runs, reverse=True)]
@@ -136,7 +135,6 @@ def _partitions(*watermarks: Watermark) -> frozenset[str]:
 
 
 def _is_past(low: Watermark, high: Watermark, partition: str) -> bool:
-    """Return whether `low` is known to be at or after `high`."""
     begin, end = low.positions.get(partition), high.positions.get(partition)
     return begin is not None and end is not None and at_or_past(begin, end)
 
