@@ -46,7 +46,6 @@ def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) 
 
 
 def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
-    """Yield the part of a skipped range before a position."""
     is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
     if is_other or skip.partition != partition or at_or_past(at, skip.high):
         yield skip

@@ -69,7 +69,6 @@ class Fold:
         return self.datasets.get(urn) or DatasetState(urn)
 
     def sequence(self, name: SequenceName) -> SealedSequence | None:
-        """Return the open sequence of that name, whatever its status."""
         sequence = self.state_of(name.dataset_urn).sequence
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 

@@ -51,7 +51,6 @@ def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
 
 
 def next_epoch(fold: Fold) -> int:
-    """Return the epoch of the next fence of the job log."""
     return max(fold.number, fold.fence_epoch) + 1
 
 

@@ -150,7 +150,6 @@ def _apply_operator_action(fold: Fold, record: OperatorDecision) -> None:
 
 
 def _close_as_done(fold: Fold, name: SequenceName) -> None:
-    """Close a sequence as done: the dataset gets its watermark, and is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -186,10 +185,8 @@ def _change_steps(fold: Fold, changed: PostponedSequence) -> None:
 
 
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """Return the possible epochs of targets after an operator has accepted a sequence.
-
-    The sequence may have been committed, or a delayed process may still commit it, so both epochs are possible.
-    """
+    """Return the possible epochs of targets after accept. A delayed process may still commit the sequence, so both the
+    epoch before and after it are possible."""
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
         before = state.bases(branch)
@@ -198,7 +195,6 @@ def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> Target
 
 
 def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) -> ReadFailure:
-    """Return the read failure after one more failed run. An outage does not count as a failed run."""
     failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
     return ReadFailure(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 

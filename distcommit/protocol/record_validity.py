@@ -153,7 +153,6 @@ def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
 
 
 def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
-    """Return whether a sequence's effects may be recorded as durable."""
     return not (fold.moved_to or _not_newest(epoch, fold) or _not_open((name,), fold, _MAY_CLOSE))
 
 
@@ -214,10 +213,8 @@ def _under_way(fold: Fold) -> str:
 
 
 def _heads_problem(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
-    """Return why heads are invalid; empty if they are valid.
-
-    Each must be of another bucket, and at least `at_least` segments above the last head of the bucket.
-    """
+    """Return why heads are invalid: each must be of another bucket, and `at_least` segments above the bucket's last
+    head."""
     if len({head.bucket for head in heads}) < len(heads):
         return "a bucket has two heads"
     for head in heads:
@@ -246,7 +243,6 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
 
 
 def _not_open(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
-    """Return why names are not distinct open sequences of an allowed status; empty if they are."""
     urns: set[str] = set()
     for name in names:
         state = fold.state_of(name.dataset_urn)

@@ -21,7 +21,7 @@ _MAX_POSITION_CHARACTERS = 100
 
 
 class CommitPolicy(StrEnum):
-    """When a dataset is committed although work units failed."""
+    """The condition for committing a dataset although work units failed."""
 
     FULL = "full"
     """Only if every work unit succeeded."""
@@ -32,8 +32,7 @@ class CommitPolicy(StrEnum):
 
 
 class RetryPolicy(StrEnum):
-    """For which datasets an unread range is read again first. Other datasets are planned up to the source's newest
-    end."""
+    """The datasets whose unread range is read again first. Others are planned up to the source's newest end."""
 
     ALWAYS = "always"
     """For every dataset."""
@@ -147,7 +146,6 @@ def readiness(
 def _winners(
     plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """Return the winners in order, and the reason for each work unit without a successful attempt."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     prefixes: dict[str, list[TaskState]] = {}

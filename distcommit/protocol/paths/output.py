@@ -32,7 +32,6 @@ def run_marker_name(epoch: int, mark: str) -> str:
 
 
 def run_marker_of(name: str) -> tuple[int, str] | None:
-    """Return epoch and kind of a run marker; None for other names."""
     match = _MARK.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
@@ -78,7 +77,6 @@ def is_published_name(name: str) -> bool:
 
 
 def published_epoch(name: str) -> int:
-    """Return the epoch of a published file or tombstone."""
     return int(name.removeprefix("_").partition("-")[0])
 
 

@@ -34,32 +34,27 @@ def writing_name(name: str) -> str:
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:
-    """Return a bucket's folder below staging."""
     return f"{epoch_name(epoch)}/{bucket_name(bucket)}"
 
 
 def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> str:
-    """Return an attempt's own folder below staging."""
     return f"{bucket_folder(epoch, bucket)}/{work_unit_id}.{attempt}"
 
 
 def attempt_note(attempt_folder: str) -> str:
-    """Return the note beside an attempt's folder (name or path), which says that it may have left data at a target."""
+    """Return the note beside an attempt's folder (name or path)."""
     return f"{attempt_folder}{_ATTEMPT_NOTE}"
 
 
 def noted_attempt(name: str) -> str | None:
-    """Return the attempt's folder for the name of a note; None for other names."""
     return name.removesuffix(_ATTEMPT_NOTE) if name.endswith(_ATTEMPT_NOTE) and not is_temporary(name) else None
 
 
 def spooled_micro_batch(query_id: str, batch_id: int, nonce: str) -> str:
-    """Return a micro-batch's folder below staging, with a unique nonce."""
     return f"{spooled_query(query_id)}/{batch_id}-{nonce}"
 
 
 def spooled_query(query_id: str) -> str:
-    """Return a streaming query's folder below staging."""
     return f"{SPOOL_FOLDER}/{query_id}"
 
 

@@ -79,7 +79,6 @@ def numbered_name(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of a numbered document; None for other names."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -90,19 +89,16 @@ def partition_name(partition: int, partitions: int) -> str:
 
 
 def partition_of(name: str) -> tuple[int, int] | None:
-    """Return partition and number of partitions in a folder name; None for other names."""
     match = _PARTITION.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def holds_bucket(name: str, bucket: int) -> bool:
-    """Return whether a folder is of a partition that owns the bucket."""
     partition = partition_of(name)
     return partition is not None and bucket % partition[1] == partition[0]
 
 
 def log_folder(generation: int, bucket: int) -> str:
-    """Return a bucket log's folder in the store."""
     return f"{GENERATIONS}/{generation:05d}/{bucket_name(bucket)}" if generation else f"log/{bucket_name(bucket)}"
 
 
@@ -126,7 +122,6 @@ def snapshot_manifest_name(epoch: int, phase: int) -> str:
 
 
 def snapshot_manifest_of(name: str) -> tuple[int, int] | None:
-    """Return the epoch and phase of a manifest; None for other names."""
     match = _CUT.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -143,7 +138,6 @@ def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> 
 
 
 def snapshot_delta_epoch(name: str) -> int | None:
-    """Return the epoch of a delta; None for other names."""
     match = _PIECE.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -154,14 +148,12 @@ def record_name(epoch: int, subject: str = "") -> str:
 
 
 def record_of(name: str) -> tuple[int, str] | None:
-    """Return epoch and kind of a run's record or a file beside it; None for other names."""
     match = _RECORD.fullmatch(name)
     record = (int(match[1]), match[2] or "") if match and name.isascii() else None
     return record if record and record_name(*record) == name else None
 
 
 def trigger_name(request_id: str) -> str:
-    """Return the name of a request for a run. Its id has 32 hexadecimal digits."""
     return f"{request_id}-trigger.json"
 
 
@@ -170,7 +162,6 @@ def is_trigger(name: str) -> bool:
 
 
 def set_aside_folder(epoch: int) -> str:
-    """Return the folder, in the store, of files that a rebuild set aside."""
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
 
 
@@ -179,7 +170,6 @@ def set_aside_root(store_root: str) -> str:
 
 
 def set_aside_by(run_id: str) -> str:
-    """Return the folder, in the store, of files that an operator action set aside."""
     return f"{SET_ASIDE}/{run_name(run_id)}"
 
 
@@ -200,22 +190,18 @@ def task_states_start(writer: str, number: int) -> str:
 
 
 def is_table(name: str) -> bool:
-    """Return whether a file is a complete table."""
     return name.endswith(".parquet") and not name.startswith(".")
 
 
 def writer_of(path: str) -> str:
-    """Return the id of the writer in the path of a task-states file."""
     return path.rpartition("/")[2].partition("-")[0]
 
 
 def run_table_name(phase: str, task: int, writer: str) -> str:
-    """Return the name of a file of a run table. The writer's id has 32 hexadecimal digits."""
     return f"{phase}-{task:05d}-{writer}.parquet"
 
 
 def run_table_phase(name: str) -> str:
-    """Return the phase of a file of a run table; empty for other names."""
     match = _RUN_TABLE.fullmatch(name)
     return match[1] if match else ""
 
@@ -226,18 +212,15 @@ def progress_name(job: str, task: int, writer: str, number: int, began_ms: int =
 
 
 def reading_note_name(writer: str, number: int) -> str:
-    """Return the name of a note on a work unit."""
     return f"{writer}-{number:08d}.json"
 
 
 def reading_note_of(name: str) -> tuple[str, int] | None:
-    """Return the writer and number of a note on a work unit; None for other names."""
     match = _READING_NOTE.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def progress_task(name: str) -> str:
-    """Return the start of a progress name, which is the same for all files of a task."""
     return name.rsplit("-", 2)[0]
 
 
@@ -248,6 +231,5 @@ def segment_name(number: int) -> str:
 
 @lru_cache(4096)  # a log is listed before and after each fold
 def segment_number(name: str) -> int | None:
-    """Return the number of a segment; None for other names."""
     digits = name.removesuffix(SEGMENT_SUFFIX)
     return int(digits) if name.endswith(SEGMENT_SUFFIX) and len(digits) == 12 and digits.isdecimal() else None
