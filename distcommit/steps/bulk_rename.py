@@ -35,7 +35,7 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, from the states of the staged and the published file."""
+        """Return whether the step is done, pending or lost, from the states of both files."""
 
     def verify(self) -> Verification:
         """Read the states of both files, and return the result of `judge`."""
@@ -128,7 +128,6 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Return the indices of the steps whose staged file is in `names`; all indices if `names` is None."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
@@ -169,8 +168,8 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """If names are durable at once and there are no links, rename each group's first file. Success proves that the
-        target folder exists. After a failure the group continues as if this had not been tried."""
+        """Rename each group's first file, if names are durable at once and there are no links. Success proves that the
+        target folder exists; a failure has no effect."""
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 
@@ -311,6 +310,5 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
 
 
 def _is_in(present: dict[str, int], step: StagedMove) -> bool:
-    """Return whether a folder has the step's file. If both file ids are known (not 0), they must be equal."""
     file_id = present.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

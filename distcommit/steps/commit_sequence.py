@@ -100,4 +100,4 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
-        """Return the dataset's sealed sequence that is not done; None if there is none."""
+        """Return the dataset's sealed sequence that is not done, or None."""

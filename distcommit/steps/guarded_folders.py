@@ -46,8 +46,7 @@ class GuardedFolders:
     def make(self, folder: str) -> None:
         """Create a folder and its parents below the root.
 
-        Costs one call if the parent is known, and two if the file system has links and the guess from the previous
-        folder fails.
+        Costs one or two calls if the parent is known.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.

@@ -122,7 +122,6 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify all steps with one listing of each staged folder."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -192,7 +191,6 @@ class FsRenameCommitStep(CommitStep):
                 raise
 
     def _remove(self, path: str, root: str) -> None:
-        """Durably delete the step's own file."""
         fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
@@ -204,7 +202,6 @@ class FsRenameCommitStep(CommitStep):
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _sync_nearest_parent(self, folder: str, root: str) -> None:
-        """Sync a folder or its nearest parent, so that a deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
@@ -252,17 +249,7 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """Stored row of a file in a `_FolderRow`.
-
-    Attributes:
-        name: the final name.
-        size_bytes: the size.
-        checksum: the xxh3-64 checksum.
-        file_id: the file system's id; 0 where there is none.
-        mtime_ns: the modification time.
-        records: the number of records.
-        staged_name: the staged name if it differs from the final name, else empty.
-    """
+    """Stored row of a file in a `_FolderRow`. `staged_name` is empty if it equals the final `name`."""
 
     name: str
     size_bytes: int
@@ -274,13 +261,7 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Stored row of consecutive files that move from one staged folder into one target folder.
-
-    Attributes:
-        staged: the staged folder, relative to the staging root.
-        final: the target folder, relative to the output root.
-        files: the files.
-    """
+    """Stored row of consecutive files that move from one staged folder into one target folder."""
 
     staged: str
     final: str

@@ -142,8 +142,8 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit one sink's steps with one call of its committer. A step whose stored infos cannot be used is not
-        committed. With `is_complete`, the steps are a whole atomic group, and one such step prevents its commit."""
+        """Commit one sink's steps with one call of its committer, without steps whose stored infos cannot be used. If
+        `is_complete`, one such step prevents the commit of all."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
@@ -199,7 +199,6 @@ class SinkCommitStep(CommitStep):
         return [error for error, _ in results]
 
     def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
-        """Count a request by its outcome, which is None if the committer gave none."""
         counted_as = _COUNTED_AS.get(type(outcome), "commit_retries")
         is_unknown = self.sink.leaves_in_doubt or (is_open and outcome is None)
         is_in_doubt = is_unknown and counted_as == "commit_retries"
@@ -272,7 +271,6 @@ class SinkCommitStep(CommitStep):
         self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _result(self, outcome: CommitOutcome) -> tuple[DistcommitError | None, CommitRequest | None]:
-        """Return the error of an outcome, and the request with changed infos, if any."""
         changed = None
         if isinstance(outcome, RetryLater) and outcome.infos is not None:
             try:

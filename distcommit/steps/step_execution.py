@@ -252,7 +252,6 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Execute an atomic group, never its single steps. An exception is the error of each step."""
     try:
         return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's

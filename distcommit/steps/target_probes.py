@@ -1,4 +1,4 @@
-"""Probes of a target after a failed commit. A failed probe proves that the target is down; a failed sequence does not."""
+"""Probes of a target after a failed commit. A failed probe proves that a target is down; a failed sequence does not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROBE_BYTES = 64 * 1024
 class OutputProbe(IoRequest):
     """I/O request that probes the output: it publishes and deletes a file, once for a batch of requests.
 
-    The answer is the text of the error, or empty. If the process dies, a file with the bucket in its name remains.
+    The answer is the error, or empty. If the process dies, a file with the bucket in its name remains.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -64,8 +64,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(IoRequest):
-    """I/O request that probes a sink by its committer, once for a batch. The answer is the text of the error, or
-    empty."""
+    """I/O request that probes a sink by its committer, once for a batch. The answer is the error, or empty."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context

@@ -27,9 +27,8 @@ class WatermarkStore(Protocol):
 class HighWatermarkCommitStep(CommitStep):
     """Step that moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
-    The step is done if each partition is at or past `high`. `LogCommitStepStore` joins the moves of several partitions
-    (`as_one_move`), compares the joined move with the stored watermark at the seal, and applies it in the record that
-    closes the sequence. Other stores provide a `WatermarkStore`.
+    The step is done if each partition is at or past `high`. `LogCommitStepStore` joins moves (`as_one_move`), compares
+    them with the stored watermark at the seal, and applies them at the close. Other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
