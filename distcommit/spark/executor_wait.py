@@ -55,7 +55,6 @@ def executors_of(spark: SparkSession) -> int:
 
 
 def _run_task(spark: SparkSession) -> None:
-    """Run a job of one task, for which dynamic allocation starts an executor."""
     context = spark.sparkContext
     with suppress(Py4JError, ConnectionError):  # cancelled, or the JVM has died
         context.addJobTag(_TAG)

@@ -48,7 +48,6 @@ def describe_death(failure: str) -> str:
 
 
 def failure_text(failure: str) -> str:
-    """Describe a failed job by task, host and cause, from Spark's text."""
     task, host = _TASK.search(failure), _HOST.search(failure)
     location = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{location} failed {task[3]} times: " if task else ""

@@ -72,7 +72,7 @@ longer."""
 
 
 def active_session() -> SparkSession | None:
-    """Return the live session of this process; None if there is none. The owner of the session must stop it."""
+    """Return the live session of this process, or None. Its owner must stop it."""
     try:
         session = SparkSession.active()
     except PySparkRuntimeError:
@@ -118,7 +118,6 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
-    """Return the product's defaults of settings that are not given."""
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
     if is_cluster(master) and not any(name.startswith(_EXCLUSION) for name in given):
         defaults |= _REPEATED_ELSEWHERE
@@ -161,22 +160,20 @@ def not_started(error: Exception, master: str) -> DistcommitError:
 
 
 def redaction_pattern(conf: Mapping[str, str]) -> str:
-    """Return the pattern of settings to hide in Spark's log and pages: Spark's own pattern, and settings with secret
-    files or redacted values."""
+    """Return the pattern of settings to hide in Spark's log and pages: Spark's own pattern, secret files, and redacted
+    values."""
     hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
     names = "|".join(map(re.escape, hidden))
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
 
 
 def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
-    """Return whether a setting must be on the JVM's command line. Secrets must not, because `ps` shows it."""
     is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
     return key.startswith(_READ_AT_START) and not is_secret
 
 
 def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
-    """Start the JVM with the settings that it reads at its start. Other settings pass over its gateway, hidden from
-    `ps`."""
+    """Start the JVM with the settings that it reads at its start; others pass over its gateway, hidden from `ps`."""
     if SparkContext._gateway is None:
         start_conf = SparkConf(loadDefaults=False).setMaster(master)
         for key, value in conf.items():

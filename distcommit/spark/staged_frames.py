@@ -91,7 +91,6 @@ class _Reading:
     urn: str
 
     def stage(self, state: DatasetState | None) -> None:
-        """Let Spark read the dataset, and store its index, with the error if that failed."""
         self.frames.fs.make_folder(self.frames.folder_of(self.urn))
         try:
             frame = self._staged(state)
@@ -163,7 +162,6 @@ class _Reading:
 
 
 def _is_of_user_code(error: PySparkException | Py4JJavaError) -> bool:
-    """Return whether the user's Python code failed, rather than the staging."""
     is_of_python = isinstance(error, PythonException) or ".PythonException" in str(error)
     return is_of_python and f"{FrameSpool.__module__.rpartition('.')[2]}.py" not in str(error)
 

@@ -44,7 +44,6 @@ def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
 
 
 def report_overridden(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Log the settings of spark-submit or spark-defaults.conf that the job file's `spark.conf` replaces."""
     names = sorted(name for name, value in conf.items() if options.get(name, value) != value)
     if names:
         origin = "spark-submit" if is_submitted() else "spark-defaults.conf"

@@ -25,8 +25,7 @@ _MAX_EXECUTORS = 10_000
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
     """Return the number of tasks of a run: the setting, or `waves` for each slot.
 
-    The number is at most the number of buckets or of slots, whichever is greater. Over Spark Connect, it is at most the
-    number of buckets.
+    It is at most the greater number of buckets and slots; over Spark Connect, at most that of buckets.
 
     Raises:
         ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its

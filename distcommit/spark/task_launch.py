@@ -75,7 +75,6 @@ class PartitionCall(Generic[Result]):
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the function for each partition number in the batches, and yield the encoded reports."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
@@ -111,7 +110,6 @@ def _reduce_garbage_collection() -> None:
 
 @functools.cache
 def _log_at_info() -> None:
-    """Log from level INFO to a worker's stderr, unless the worker has a log handler."""
     if TaskContext.get() is not None and not logging.root.handlers:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("distcommit").setLevel(logging.INFO)
@@ -224,7 +222,6 @@ def over_connect(spark: SparkSession) -> bool:
 
 
 def _require_package(spark: SparkSession, failure: str) -> None:
-    """Raise ConfigurationError if the failure shows that the executors' Python cannot run this package."""
     match = CAN_NOT_RUN.search(failure)
     if match is None:
         return
@@ -244,6 +241,5 @@ def _require_package(spark: SparkSession, failure: str) -> None:
 
 
 def _require_visible_store(failure: str) -> None:
-    """Raise the error of `require_visible_store` that the failure contains, if any."""
     if match := _NOT_VISIBLE.search(failure):
         raise ConfigurationError.from_text(match[0])

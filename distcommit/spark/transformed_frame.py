@@ -80,7 +80,6 @@ def _applied(read: DataFrame, source: SparkSource, transform: FrameTransform, ur
 
 
 def _queried(read: DataFrame, source: SparkSource, transform: FrameTransform) -> DataFrame:
-    """Return the result of the transform's SQL. Its tables are views only while Spark analyzes the query."""
     spark, views = read.sparkSession, list[str]()
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(transform.query)  # spark.sql executes commands
@@ -99,7 +98,6 @@ def _tables(spark: SparkSession, source: SparkSource, transform: FrameTransform)
 
 
 def _first_not_row_wise(result: DataFrame, mark: str) -> str:
-    """Return the first operation that is not row-wise; empty if there is none."""
     plan = _plan(result)
     if not plan.subqueriesAll().isEmpty():
         return "a subquery in an expression"
@@ -129,7 +127,6 @@ def _elements(sequence: Any) -> Iterator[Any]:
 
 
 def _keeps(column: str, read: DataFrame, result: DataFrame) -> bool:
-    """Return whether a result's column is the column that was read. A computed column has another id."""
     ids = [
         {str(attribute.exprId()) for attribute in _elements(_plan(frame).output()) if attribute.name() == column}
         for frame in (read, result)
