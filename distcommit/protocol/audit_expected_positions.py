@@ -46,7 +46,6 @@ def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) 
 
 
 def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
-    """Yield the part of a skipped range before a position."""
     is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
     if is_other or skip.partition != partition or at_or_past(at, skip.high):
         yield skip
@@ -55,7 +54,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the newest range read of each earlier incarnation."""
+    """Return the newest range read of each earlier incarnation, once the watermark is set to `watermark`."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier_readings

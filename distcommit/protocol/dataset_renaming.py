@@ -13,7 +13,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
 
 NamedNow = Callable[[str, str], str]
-"""Returns a source partition's current URN, given the URN that it was read under."""
+"""Function that returns the current dataset URN of a partition, from the URN that it was read under and its name."""
 
 
 @dataclass(slots=True)

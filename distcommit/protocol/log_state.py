@@ -16,7 +16,7 @@ class Fold:
         fence_epoch: epoch of the newest fence. Only this run may seal and close.
         fence_run_id: run of the newest fence.
         datasets: states by URN.
-        decided_epochs: runs that decided to publish their held sequences.
+        decided_epochs: epochs of the runs that decided to publish their held sequences.
         ignored: number and type of each invalid record.
         last_checkpoint: number of the newest checkpoint.
         previous_checkpoint: number of the checkpoint before it.
@@ -65,23 +65,22 @@ class Fold:
         return self.ended_epoch == self.fence_epoch
 
     def state_of(self, urn: str) -> DatasetState:
-        """Return the state; an unknown dataset is idle without watermark."""
+        """Return a dataset's state. An unknown dataset is idle and has no watermark."""
         return self.datasets.get(urn) or DatasetState(urn)
 
     def sequence(self, name: SequenceName) -> SealedSequence | None:
-        """Return the open sequence of that name, whatever its status."""
         sequence = self.state_of(name.dataset_urn).sequence
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 
     def pending(self) -> list[OpenSequence]:
-        """Return sequences to execute, or to drop if held and never decided."""
+        """Return the pending sequences. A run executes them, or drops them if they are held and were never decided."""
         open_sequences = (state.open for state in self.datasets.values())
         return [
             sequence for sequence in open_sequences if sequence is not None and sequence.status is DatasetStatus.PENDING
         ]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
-        """Return the whole state, without decisions below `decided_from`."""
+        """Return the whole state as a checkpoint, without decisions of epochs below `decided_from`."""
         return Checkpoint(
             self.fence_epoch,
             self.fence_run_id,

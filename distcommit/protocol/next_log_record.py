@@ -1,9 +1,10 @@
 """The next record of a log.
 
 Each function takes the log's state, the writer's identity and the intended change. It returns the record to append, or
-None if the effect is there or has become impossible. A record is valid at the end of the given state, and may be
-appended only if no other came in between. Otherwise the writer reads these and calls again (`stores.logs.commit_log`),
-until None. The state then shows whether the change was made, and `Fold.fence_epoch` whether the writer was fenced.
+None if the change was made or has become impossible. A record is valid at the end of the given state, and may be
+appended only if no other record came in between. Otherwise the writer reads the other records and calls the function
+again, until it returns None (`stores.logs.commit_log`). The state then shows whether the change was made, and
+`Fold.fence_epoch` whether the writer was fenced.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_close, valid
 
 MAX_CHANGED_BYTES: Final = 16 * 1024 * 1024
-"""Size of changed steps in a record, unless one sequence has more."""
+"""Maximum size of the changed steps in a record, unless one sequence alone has more."""
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
@@ -50,7 +51,6 @@ def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
 
 
 def next_epoch(fold: Fold) -> int:
-    """Return the epoch of the next fence of the job log."""
     return max(fold.number, fold.fence_epoch) + 1
 
 
@@ -69,16 +69,16 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
 
 
 def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
-    """Seal possible sequences in one record, before any step is executed.
+    """Seal the sequences that can be sealed, in one record, before any step is executed.
 
-    With an open gate they may be a killed run's.
+    With an open gate, they can be the sequences of a killed run.
     """
     possible = tuple(sequence for sequence in sequences if valid(Intent(epoch, (sequence,), gate), fold))
     return Intent(epoch, possible, gate) if possible else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
-    """Record that the effects of these sequences are durable; closed ones are left out."""
+    """Record that the effects of these sequences are durable. Closed sequences are left out."""
     remaining = tuple(name for name in names if may_close(fold, epoch, name))
     return Done(epoch, remaining) if remaining else None
 
@@ -94,7 +94,7 @@ def fail(
 ) -> Failed | None:
     """Record a run's failed attempt once.
 
-    After `max_attempts` failed runs, or `for_good`, the sequence is quarantined.
+    After `max_attempts` failed runs, or at once with `for_good`, the sequence is quarantined.
     """
     tried = fold.state_of(name.dataset_urn).tried_epochs
     if epoch in tried and not for_good:
@@ -104,7 +104,7 @@ def fail(
 
 
 def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
-    """Record new reasons why sequences stay pending. `outage`: of a target."""
+    """Record new reasons why sequences stay pending. With `outage`, the reason is that a target is down."""
     unrecorded = []
     for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
@@ -155,7 +155,7 @@ def read_failures(
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:
-    """In the job log: decide to publish held sequences."""
+    """Record in the job log the decision to publish the run's held sequences."""
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
@@ -184,7 +184,7 @@ def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None,
 def set_watermarks(
     fold: Fold, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> SetWatermarks | None:
-    """Set idle datasets' watermarks, or none if one differs from `before`."""
+    """Set the watermarks of idle datasets. If a present watermark differs from `before`, set none."""
     remaining = {urn: watermark for urn, watermark in requested.items() if not is_set(fold, urn, watermark)}
     record = SetWatermarks(remaining, user)
     as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
@@ -199,9 +199,9 @@ def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
 def rebuild(
     fold: Fold, epoch: int, states: tuple[DatasetState, ...], dataset_states: Mapping[str, DatasetState], user: str
 ) -> Rebuilt | None:
-    """Replace states by those of the published files, so that no started run can seal the datasets.
+    """Replace dataset states by the ones rebuilt from published files, so that no started run can seal the datasets.
 
-    As operator actions have no fence, no dataset may have changed since `dataset_states`.
+    Because operator actions have no fence, no dataset may have changed since `dataset_states` were read.
     """
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == dataset_states.get(urn, DatasetState(urn)) for urn in urns)
@@ -211,10 +211,10 @@ def rebuild(
 
 
 def cut(fold: Fold, epoch: int, phase: CutPhase, reported: Iterable[Head]) -> Cut | None:
-    """In the job log: record heads after replay, or at the end.
+    """Record the heads of bucket logs in the job log, after replay or at the end of a run.
 
-    A head never moves back: a newer one of an operator action stays. So does that of an unread bucket, marked as
-    incomplete.
+    A head never moves back: a newer head of an operator action stays. The head of an unread bucket also stays, and is
+    marked as incomplete.
     """
     by_bucket = {head.bucket: head for head in reported}
     buckets = sorted(fold.heads.keys() | by_bucket.keys())
@@ -232,21 +232,21 @@ def _newest_head(last: Head | None, reported: Head | None) -> Head:
 
 
 def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
-    """In the job log: record a run's end, then a due checkpoint unless a newer run has started. Arguments: see `cut`
-    and `checkpoint`."""
+    """Record a run's end in the job log, then a due checkpoint unless a newer run has started. Arguments: see `cut` and
+    `checkpoint`."""
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, reported)
     return checkpoint(fold, at_least=at_least, decided_from=decided_from) if fold.fence_epoch == epoch else None
 
 
 def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
-    """In the job log: discard all heads, so that bucket logs continue from their present ends."""
+    """Discard all heads in the job log, so that bucket logs continue from their present ends."""
     record = Rebuilt(epoch, (), user)
     return record if fold.heads and valid(record, fold) else None
 
 
 def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
-    """In the job log: record higher heads after an operator action.
+    """Record higher heads in the job log after an operator action.
 
     The logs must be of the current generation. A bucket that is marked as incomplete stays so.
     """
@@ -261,13 +261,13 @@ def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> H
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: start a move, until whose end no CUT and no HEADS is valid."""
+    """Start a move to another generation in the job log. Until its end, no CUT and no HEADS is valid."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 
 
 def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
-    """In a bucket's log: end it, if all datasets are idle."""
+    """End a bucket's log, if all of its datasets are idle."""
     record = Moved(epoch, generation)
     return record if valid(record, fold) else None
 
@@ -310,13 +310,13 @@ def beginnings(
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
-    """In the job log: make a generation current."""
+    """Make a generation current in the job log."""
     record = Generation(epoch, generation)
     return record if valid(record, fold) else None
 
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
-    """Return the whole state, if at least `at_least` records (and one) follow the newest checkpoint and the log has not
-    moved."""
+    """Return the whole state, if at least `at_least` records, and at least one, follow the newest checkpoint and the
+    log has not moved."""
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

@@ -13,7 +13,7 @@ def check_relative(path: str) -> str:
     """Return a path that stays below its root.
 
     Raises:
-        ConfigurationError: if it is absolute or empty, or has `.`, `..`, empty components or a NUL.
+        ConfigurationError: if the path is absolute or empty, or has `.`, `..`, empty components or a NUL.
     """
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -28,7 +28,7 @@ def check_relative(path: str) -> str:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check file names without `/` by the rules of `check_relative`, at a fraction of its cost; raises
+    """Check file names without `/` by the rules of `check_relative`, at a fraction of the cost. Raise
     ConfigurationError."""
     if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
         for name in names:
@@ -36,6 +36,6 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def are_nested(one: str, other: str) -> bool:
-    """Return whether one is the other or inside it."""
+    """Return whether two paths are equal or one is inside the other."""
     one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
     return one.startswith(other) or other.startswith(one)

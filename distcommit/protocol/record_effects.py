@@ -150,7 +150,6 @@ def _apply_operator_action(fold: Fold, record: OperatorDecision) -> None:
 
 
 def _close_as_done(fold: Fold, name: SequenceName) -> None:
-    """Close a sequence as done: its watermark becomes the dataset's, which is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -186,10 +185,8 @@ def _change_steps(fold: Fold, changed: PostponedSequence) -> None:
 
 
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """Return targets' possible epochs after an operator has accepted a sequence.
-
-    It may have been committed, or may still be by a delayed process, so both epochs are possible.
-    """
+    """Return the possible epochs of targets after accept. A delayed process may still commit the sequence, so both the
+    epoch before and after it are possible."""
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
         before = state.bases(branch)
@@ -198,7 +195,6 @@ def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> Target
 
 
 def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) -> ReadFailure:
-    """Count one more failed run; an outage does not add to those in a row."""
     failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
     return ReadFailure(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
@@ -208,7 +204,7 @@ def _remaining_failure(
 ) -> ReadFailure | None:
     """Return the read failure that remains after a watermark moved.
 
-    None remains after a whole plan, otherwise that of partitions whose position has not moved.
+    If the whole plan was committed, none remains. Otherwise the failure of partitions that have not moved remains.
     """
     if failure is None or after == before:
         return failure
@@ -225,7 +221,7 @@ def _remaining_failure(
 def _set(fold: Fold, urn: str, watermark: Watermark | None, user: str) -> None:
     """Set a watermark as an operator's action.
 
-    Without one the epochs of targets are discarded, too: the dataset starts over.
+    If it is None, the epochs of targets are discarded, too, because the dataset starts over.
     """
     state = fold.state_of(urn)
     origin, skipped = state.origin, state.skipped

@@ -1,9 +1,9 @@
 """Validity: which record may follow which state of a log.
 
 Several processes append, some of them fenced long ago, so a record's presence proves nothing. It counts only if these
-rules allow it after the state of all records before it. A writer checks them before it appends, and every reader again.
-This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is valid and the second
-is not, for every reader.
+rules allow it after the state of all records before it. A writer checks the rules before it appends, and every reader
+checks them again. This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is
+valid and the second is not, for every reader.
 
 The model, with broken variants, is `tests/spec/log_model.py`.
 """
@@ -65,8 +65,8 @@ def valid(record: Record, fold: Fold) -> bool:
 def rejection_reason(record: Record, fold: Fold) -> str:
     """Return why `record` may not follow the state; empty if it may.
 
-    Most rules require the newest fence's run, open sequences with a status, or idle datasets with the watermark that
-    the writer saw.
+    Most rules require that the record is of the run with the newest fence, that sequences are open with a certain
+    status, or that datasets are idle with the watermark that the writer saw.
     """
     if fold.moved_to:
         return f"this log continues in generation {fold.moved_to}"
@@ -153,7 +153,6 @@ def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
 
 
 def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
-    """Return whether a sequence's effects may be recorded as durable."""
     return not (fold.moved_to or _not_newest(epoch, fold) or _not_open((name,), fold, _MAY_CLOSE))
 
 
@@ -214,7 +213,8 @@ def _under_way(fold: Fold) -> str:
 
 
 def _heads_problem(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
-    """Return why heads are invalid: each must be of another bucket and `at_least` records above its last."""
+    """Return why heads are invalid: each must be of another bucket, and `at_least` segments above the bucket's last
+    head."""
     if len({head.bucket for head in heads}) < len(heads):
         return "a bucket has two heads"
     for head in heads:
@@ -243,7 +243,6 @@ def _not_idle(urns: Iterable[str], fold: Fold) -> str:
 
 
 def _not_open(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
-    """Return why names are not distinct open sequences of an allowed status; empty if they are."""
     urns: set[str] = set()
     for name in names:
         state = fold.state_of(name.dataset_urn)

@@ -21,7 +21,7 @@ _MAX_POSITION_CHARACTERS = 100
 
 
 class CommitPolicy(StrEnum):
-    """When a dataset is committed although work units failed."""
+    """The condition for committing a dataset although work units failed."""
 
     FULL = "full"
     """Only if every work unit succeeded."""
@@ -32,14 +32,14 @@ class CommitPolicy(StrEnum):
 
 
 class RetryPolicy(StrEnum):
-    """For which datasets an unread range is read again first; others plan up to the source's newest end."""
+    """The datasets whose unread range is read again first. Others are planned up to the source's newest end."""
 
     ALWAYS = "always"
     """For every dataset."""
     ON_FULL = "on_full"
-    """If it is committed completely or not at all."""
+    """For a dataset that is committed completely or not at all."""
     ON_PARTIAL = "on_partial"
-    """If a part may be committed."""
+    """For a dataset of which a part may be committed."""
     NEVER = "never"
     """For no dataset."""
 
@@ -57,15 +57,15 @@ class RetryPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Work units may still finish."""
+    """No decision yet, because work units may still finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """Decided: this run commits nothing for the dataset.
+    """The decision that this run commits nothing for the dataset.
 
     Attributes:
-        reason: why.
+        reason: why nothing is committed.
         failed: whether an error is the cause; False if there was nothing new to read.
     """
 
@@ -75,10 +75,10 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The dataset can be sealed.
+    """The decision that the dataset can be sealed.
 
     Attributes:
-        winners: states to publish.
+        winners: task states to publish.
         high: watermark after the commit.
         partial_reason: why other work units are left out; empty if none are.
     """
@@ -146,7 +146,6 @@ def readiness(
 def _winners(
     plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """Return winners in order, and reasons of work units without success."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     prefixes: dict[str, list[TaskState]] = {}
@@ -204,9 +203,9 @@ def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
 
 
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
-    """Return states that continue `low` without a gap, and their positions.
+    """Return the task states that continue `low` without a gap, and the positions they reach.
 
-    None may end before it begins. A work unit of several partitions counts as a whole: a gap before one of its
+    No state may end before it begins. A work unit of several partitions counts as a whole: a gap before one of its
     partitions leaves it out, which may leave a gap in the others.
     """
     remaining = list(states)

@@ -26,7 +26,7 @@ class CancellableLaunch:
     """Launcher that raises RunCancelledError once the run is cancelled.
 
     Attributes:
-        launch: the underlying one.
+        launch: the underlying launcher.
         check_cancellation: raises RunCancelledError once the run is cancelled.
     """
 
@@ -54,9 +54,9 @@ def own_session(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> Iterator[CancellableLaunch]:
-    """Watch for a cancel request.
+    """Watch for a cancel request during a block.
 
-    A thread reads the store every second, and after a request interrupts the session every second, because a job may
+    A thread reads the store every second. After a request it interrupts the session every second, because a job may
     just have started.
 
     Args:

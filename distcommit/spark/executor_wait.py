@@ -23,7 +23,7 @@ def wait_for_executor(spark: SparkSession, report_s: float = 30.0, limit_s: floa
     """Wait until a cluster's session has an executor, with a warning each `report_s` seconds.
 
     Raises:
-        TransientError: if there is none after `limit_s` seconds.
+        TransientError: if there is no executor after `limit_s` seconds.
     """
     if executors_of(spark):
         return
@@ -41,7 +41,7 @@ def wait_for_executor(spark: SparkSession, report_s: float = 30.0, limit_s: floa
 
 
 def wait_for_further_executors(spark: SparkSession) -> None:
-    """Wait until no executor registers, at most 15 seconds."""
+    """Wait until no further executor has registered for 0.3 seconds, at most 15 seconds."""
     registered, until_s = executors_of(spark), time.monotonic() + _FURTHER_WAIT_S
     while time.monotonic() < until_s:
         time.sleep(_POLL_S)
@@ -55,7 +55,6 @@ def executors_of(spark: SparkSession) -> int:
 
 
 def _run_task(spark: SparkSession) -> None:
-    """Run a job of one task, for which dynamic allocation starts an executor."""
     context = spark.sparkContext
     with suppress(Py4JError, ConnectionError):  # cancelled, or the JVM has died
         context.addJobTag(_TAG)

@@ -26,8 +26,8 @@ _TODO = (
 
 
 def describe_repeated(context: SparkContext, tag: str) -> Reasons:
-    """Return a note for each executor on which attempts of the newest job with this tag failed so, if Spark lists
-    them."""
+    """Return a note for each executor on which attempts of the newest job with this tag failed because of the node, if
+    Spark lists the attempts."""
     failed: dict[tuple[str, str], list[str]] = defaultdict(list)
     with suppress(Py4JError, ConnectionError):
         for host, executor, failure in _failed_attempts(context, tag):

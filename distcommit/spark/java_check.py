@@ -1,4 +1,4 @@
-"""Check of Java; must not import Spark."""
+"""Check of the Java runtime. Must not import Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINIMUM_JAVA = 17
 
 
 def check_java() -> None:
-    """Check Spark's Java; raises ConfigurationError if it is missing or too old."""
+    """Check the Java runtime that Spark uses. Raise ConfigurationError if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     todo = (

@@ -19,7 +19,7 @@ CAN_NOT_RUN = re.compile(
     r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
     r"|\w+ >= [\d.]+ must be installed[^\n]*|Error from python worker:\s*[^\n]*"
 )
-"""Failures of executors whose Python cannot run this package."""
+"""Pattern of the failures of executors whose Python cannot run this package."""
 _SIGNALS = {
     134: "SIGABRT",
     137: "SIGKILL, as by the kernel or a resource manager when memory runs out",
@@ -29,7 +29,7 @@ _SIGNALS = {
 
 
 def describe_death(failure: str) -> str:
-    """Return which process died; empty if none."""
+    """Describe the process that died, from the text of a failed job; empty if none died."""
     if match := _EXECUTOR_LOST.search(failure):
         reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
         code = _EXIT_CODE.search(reason)
@@ -48,7 +48,6 @@ def describe_death(failure: str) -> str:
 
 
 def failure_text(failure: str) -> str:
-    """Describe a failed job by task, host and cause."""
     task, host = _TASK.search(failure), _HOST.search(failure)
     location = f" on {host[1]}" if host else ""
     task_text = f"task {task[1]} of stage {task[2]}{location} failed {task[3]} times: " if task else ""

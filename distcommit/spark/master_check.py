@@ -12,12 +12,12 @@ _CONNECT_S = 5.0
 
 
 def check_master(master: str) -> str:
-    """Check that a standalone master or Kubernetes' API server accepts connections, for which Spark would try a minute
-    or longer. Return the address that does, or why nothing was checked: other masters are found by Hadoop's
-    configuration, or need no connection.
+    """Check that a standalone master or the API server of Kubernetes accepts connections. Spark itself would try for a
+    minute or longer. Return a text with the address that accepts, or that nothing was checked, because other masters
+    are found by Hadoop's configuration, or need no connection.
 
     Raises:
-        TransientError: after 5 seconds, with the last error.
+        TransientError: if no address accepts within 5 seconds, with the last error.
     """
     kind, _, rest = master.partition("://")
     addresses = _ADDRESS.findall(rest) if kind in ("spark", "k8s") else []

@@ -28,7 +28,7 @@ _CONNECT_TIMEOUT_S = 10
 _TRANSIENT_CAUSES = re.compile(
     r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))"
 )
-"""Java exceptions that may not recur."""
+"""Pattern of Java exceptions that may not recur."""
 _REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
 _READ_AT_START = (
     "spark.driver.",
@@ -43,7 +43,7 @@ _READ_AT_START = (
     "spark.log.",
     "spark.ui.showConsoleProgress",
 )
-"""Prefixes of settings for the JVM's start."""
+"""Prefixes of settings that the JVM reads at its start."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,7 +53,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "1g",
 }
-"""The product's defaults."""
+"""Default settings of the product."""
 _REPEATED_ELSEWHERE = {
     "spark.excludeOnFailure.taskAndStage.enabled": "true",
     "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
@@ -62,17 +62,17 @@ _REPEATED_ELSEWHERE = {
 }
 """Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
 for other tasks, because records that kill workers would exclude all of them. A cluster of one node has no other
-executor; there Spark would wait two minutes for one before it fails the job.
+executor; there Spark would wait two minutes for an executor before it fails the job.
 """
 _EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
-"""Prefixes of settings that replace these defaults together."""
+"""Prefixes of settings that replace all of `_REPEATED_ELSEWHERE` if one of them is given."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Unix sockets are 4 times faster than TCP, but their paths are limited to about 100 bytes, and containers' folders are
 longer."""
 
 
 def active_session() -> SparkSession | None:
-    """Return this process's live session, or None; its owner stops it."""
+    """Return the live session of this process, or None. Its owner must stop it."""
     try:
         session = SparkSession.active()
     except PySparkRuntimeError:
@@ -118,7 +118,6 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
-    """Return the product's settings that are not given."""
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
     if is_cluster(master) and not any(name.startswith(_EXCLUSION) for name in given):
         defaults |= _REPEATED_ELSEWHERE
@@ -126,7 +125,7 @@ def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the error of a failed start: transient, or of the settings."""
+    """Return the typed error of a failed start: a dead JVM, a transient error, or wrong settings."""
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
@@ -161,7 +160,7 @@ def not_started(error: Exception, master: str) -> DistcommitError:
 
 
 def redaction_pattern(conf: Mapping[str, str]) -> str:
-    """Return the pattern of settings to hide in Spark's log and pages: its defaults, secret files, and redacted
+    """Return the pattern of settings to hide in Spark's log and pages: Spark's own pattern, secret files, and redacted
     values."""
     hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
     names = "|".join(map(re.escape, hidden))
@@ -169,13 +168,12 @@ def redaction_pattern(conf: Mapping[str, str]) -> str:
 
 
 def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
-    """Return whether a setting must be on the JVM's command line, which `ps` shows."""
     is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
     return key.startswith(_READ_AT_START) and not is_secret
 
 
 def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
-    """Start the JVM with settings for its start; others pass over its gateway, hidden from `ps`."""
+    """Start the JVM with the settings that it reads at its start; others pass over its gateway, hidden from `ps`."""
     if SparkContext._gateway is None:
         start_conf = SparkConf(loadDefaults=False).setMaster(master)
         for key, value in conf.items():

@@ -14,7 +14,7 @@ from distcommit.core.support.settings_model import SettingError, SettingsModel, 
 
 _CATALOG = "spark.sql.catalog."
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit for its program."""
+"""Environment variable that spark-submit sets for its program."""
 
 
 class SparkSettings(SettingsModel):
@@ -56,7 +56,7 @@ class SparkSettings(SettingsModel):
 
     @property
     def deployment(self) -> tuple[object, ...]:
-        """What jobs of one session have in common."""
+        """Settings that all jobs of one session have in common."""
         return self.remote, self.master, tuple(sorted(self.conf.items()))
 
     @property
@@ -74,7 +74,7 @@ def is_submitted() -> bool:
 
 
 def is_cluster(master: str) -> bool:
-    """Return whether executors are apart from the driver."""
+    """Return whether executors run in other processes than the driver."""
     return not master.startswith("local") or master.startswith("local-cluster")
 
 

@@ -20,7 +20,8 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """Return the query's id in its checkpoint; raises ConfigurationError outside `foreachBatch`."""
+    """Return the id of the streaming query that a micro-batch belongs to. Raise ConfigurationError outside
+    `foreachBatch`."""
     try:
         query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     except PySparkAttributeError as error:
@@ -44,9 +45,9 @@ def query_id_of(batch: DataFrame) -> str:
 def spooled(
     batch: DataFrame, batch_id: int, query_id: str, dataset_column: str, store: JobStore, partitions: int
 ) -> Iterator[SpooledBatch]:
-    """Spool a micro-batch, and yield its source until the block's end.
+    """Spool a micro-batch, and yield its source. At the end of the block, delete its rows.
 
-    The query's rows of dead runs are deleted, too.
+    Rows of the query that dead runs have spooled are deleted, too.
 
     Raises:
         ConfigurationError: if the micro-batch lacks the dataset column.

@@ -1,4 +1,4 @@
-"""Staging of datasets of Spark's data source readers."""
+"""Staging of datasets that Spark's data source readers read."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 _PARALLEL_DATASETS = 8
-"""Datasets read at a time, mostly waiting for their reader."""
+"""Number of datasets that are read at a time. Each mostly waits for its reader."""
 _KINDS = {
     **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), Kind.TIME),
 }
 _MARGIN = timedelta(days=2)
-"""Rows are requested from this much earlier, because readers compare times in their zones."""
+"""Time before the stored position from which rows are requested, because readers compare times in their zones."""
 
 
 @contextmanager
 def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
-    """Stage all datasets' rows until the block's end, and delete dead runs'.
+    """Stage the rows of all datasets for a block, then delete them. Staged rows of dead runs are deleted, too.
 
-    A dataset's error is in its index, for the run to report.
+    If a dataset cannot be read, its index contains the error, for the run to report.
 
     Raises:
         OSError: if the staging folder is not writable.
@@ -75,7 +75,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
 
 
 def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
-    """Return stored states, whose watermarks replay can only move forward."""
+    """Return the stored states of datasets. Replay can only move their watermarks forward."""
     states: dict[str, DatasetState] = {}
     for bucket in {store.planning_bucket(urn) for urn in datasets}:
         with suppress(DistcommitError, OSError):  # the run itself reports the error
@@ -91,7 +91,6 @@ class _Reading:
     urn: str
 
     def stage(self, state: DatasetState | None) -> None:
-        """Let Spark read a dataset, and store index or error."""
         self.frames.fs.make_folder(self.frames.folder_of(self.urn))
         try:
             frame = self._staged(state)
@@ -163,7 +162,6 @@ class _Reading:
 
 
 def _is_of_user_code(error: PySparkException | Py4JJavaError) -> bool:
-    """Return whether the user's Python code failed, not the staging."""
     is_of_python = isinstance(error, PythonException) or ".PythonException" in str(error)
     return is_of_python and f"{FrameSpool.__module__.rpartition('.')[2]}.py" not in str(error)
 

@@ -16,7 +16,8 @@ _SEEN: set[str] = set()
 def require_visible_store(settings: RunSettings) -> None:
     """Check once in each process that this machine sees the run's store, not an empty folder or another job's store.
 
-    If the store is unreadable, the check passes: the task itself reports the error.
+    If the store cannot be read, the check passes: the task itself reports the error. A damaged marker counts as
+    missing.
 
     Raises:
         NodeFailedError: if this machine does not see the store, and another executor would repeat the task.

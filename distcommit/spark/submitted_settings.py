@@ -1,4 +1,4 @@
-"""Settings of spark-submit and spark-defaults.conf, before the product's defaults."""
+"""Settings of spark-submit and spark-defaults.conf, which take precedence over the product's defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def given_settings() -> dict[str, str]:
 
 
 def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
-    """Return the master of spark-submit, job file, spark-defaults.conf, or default."""
+    """Return the first master that is set in: spark-submit, the job file, spark-defaults.conf; otherwise the
+    default."""
     is_set, master = "master" in settings.model_fields_set, options.get(MASTER, settings.master)
     if not is_submitted():
         return settings.master if is_set else master
@@ -43,7 +44,6 @@ def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
 
 
 def report_overridden(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Log given settings that `spark.conf` replaces."""
     names = sorted(name for name, value in conf.items() if options.get(name, value) != value)
     if names:
         origin = "spark-submit" if is_submitted() else "spark-defaults.conf"

@@ -1,4 +1,4 @@
-"""The number of tasks of a run, by slots."""
+"""The number of tasks of a run, from the number of slots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _MANAGED = ("yarn", "k8s:")
 """Masters that start as many executors as configured."""
 WAVES = 2
-"""Tasks for each slot, so that those with less to read take another."""
+"""Number of tasks for each slot, so that a slot whose task had less to read takes another task."""
 _MAX_EXECUTORS = 10_000
 """A larger number of configured executors is a placeholder and not a limit."""
 
@@ -25,8 +25,7 @@ _MAX_EXECUTORS = 10_000
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
     """Return the number of tasks of a run: the setting, or `waves` for each slot.
 
-    The number is at most that of buckets or of slots, whichever is greater; over Spark Connect, at most that of
-    buckets.
+    It is at most the greater number of buckets and slots; over Spark Connect, at most that of buckets.
 
     Raises:
         ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its
@@ -55,9 +54,9 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, wa
 
 
 def slots_of(spark: SparkSession) -> int:
-    """Return the concurrent tasks with all configured executors.
+    """Return the number of tasks that can run at once on all configured executors.
 
-    A standalone cluster without `spark.cores.max` counts those that register first.
+    If the configuration does not show the number of executors, those that register first are counted.
 
     Raises:
         TransientError: if a cluster starts no executor.
@@ -73,7 +72,7 @@ def slots_of(spark: SparkSession) -> int:
 
 
 def configured_slots(conf: SparkConf, master: str) -> int:
-    """Return the slots of a cluster's executors; 0 if unknown."""
+    """Return the number of slots of a cluster's configured executors; 0 if unknown."""
 
     def number(name: str, default: int = 0) -> int:
         return int(conf.get(name, str(default)) or default)

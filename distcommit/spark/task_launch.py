@@ -1,4 +1,4 @@
-"""Executor functions as Spark jobs: a task for each partition, no shuffle."""
+"""Launch of executor functions as Spark jobs, with one task for each partition and no shuffle."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PartitionCall(Generic[Result]):
 
     Attributes:
         function: the executor function.
-        settings: the run.
+        settings: settings of the run.
         hands_back: how many of the first attempts at a task may fail for a reason that may be the node's.
     """
 
@@ -60,7 +60,7 @@ class PartitionCall(Generic[Result]):
     hands_back: int = 0
 
     def in_task(self, partition: int, empty: Iterable[object]) -> Iterator[bytes]:
-        """Call the function in an empty RDD's partition, and yield the report."""
+        """Call the function for an RDD's partition, whose content is ignored, and yield the encoded report."""
         del empty
         _reduce_garbage_collection()
         _log_at_info()
@@ -75,7 +75,6 @@ class PartitionCall(Generic[Result]):
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the function for each partition number, and yield reports."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
@@ -103,7 +102,7 @@ def _redacted_errors() -> Iterator[None]:
 
 @functools.cache
 def _reduce_garbage_collection() -> None:
-    """Reduce garbage collection once in a worker, whose modules stay and functions create no cycles."""
+    """Reduce garbage collection, once in a worker: its modules stay, and executor functions create no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -111,7 +110,6 @@ def _reduce_garbage_collection() -> None:
 
 @functools.cache
 def _log_at_info() -> None:
-    """Log from INFO to a worker's stderr, unless it has a handler."""
     if TaskContext.get() is not None and not logging.root.handlers:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("distcommit").setLevel(logging.INFO)
@@ -121,8 +119,8 @@ def _log_at_info() -> None:
 class SparkLaunch:
     """Launcher of jobs tagged with the run's id for cancellations.
 
-    An RDD takes at most half the time of a DataFrame, which Spark Connect needs. Reports must be small, because the
-    driver has all in memory.
+    Jobs use an RDD, which takes at most half the time of a DataFrame; Spark Connect needs a DataFrame. Reports must be
+    small, because the driver has all of them in memory.
 
     Attributes:
         spark: the session.
@@ -163,8 +161,8 @@ class SparkLaunch:
         return reports
 
     def _collect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
-        """Run a job. If Spark has no other executor for a task that was handed back, run it again, and let each
-        executor do all of its work."""
+        """Run a job. If Spark has no other executor for a task that was handed back, run the job again without
+        handing tasks back."""
         collect = self._over_connect if over_connect(self.spark) else self._by_rdd
         try:
             return collect(call, tasks)
@@ -195,7 +193,7 @@ class SparkLaunch:
 
 
 def _attempts_to_repeat(spark: SparkSession) -> int:
-    """Return the attempts that Spark repeats: 0 in local mode and over Spark Connect."""
+    """Return how often Spark repeats a failed task: 0 in local mode and over Spark Connect."""
     if over_connect(spark):
         return 0
     context = spark.sparkContext
@@ -224,7 +222,6 @@ def over_connect(spark: SparkSession) -> bool:
 
 
 def _require_package(spark: SparkSession, failure: str) -> None:
-    """Raise an error if executors' Python cannot import this package."""
     match = CAN_NOT_RUN.search(failure)
     if match is None:
         return
@@ -244,6 +241,5 @@ def _require_package(spark: SparkSession, failure: str) -> None:
 
 
 def _require_visible_store(failure: str) -> None:
-    """Raise an error of `require_visible_store`."""
     if match := _NOT_VISIBLE.search(failure):
         raise ConfigurationError.from_text(match[0])

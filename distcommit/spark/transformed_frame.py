@@ -20,19 +20,20 @@ from distcommit.spark.job_failure_texts import failure_text
 from distcommit.spark.task_launch import over_connect
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Views are the session's, and functions need not be thread-safe."""
+"""Lock for one transform at a time: views belong to the session, and functions need not be thread-safe."""
 _ROW_WISE = frozenset({"Project", "Filter", "Generate", "SubqueryAlias", "View", "Repartition", "Sort"})
-"""Operators with rows from one input row, or that only order."""
+"""Operators of which each output row comes from one input row, or that only order rows."""
 _GENERATORS = frozenset({"Explode", "PosExplode", "Inline"})
 _FUNCTIONS_OF_ONE_ROW = frozenset({100, 101})
-"""Python functions called once for each row; others get batches."""
+"""Evaluation types of Python functions that are called once for each row. Others get batches of rows."""
 
 
 def transformed(read: DataFrame, source: SparkSource, urn: str) -> DataFrame:
-    """Return the transform's result, or the rows without one.
+    """Return the result of the transform; the rows as read if there is none.
 
     Raises:
-        SourceError: if it fails, or with a watermark is not proved row-wise.
+        SourceError: if the transform fails, its result cannot be published, or the source has a watermark and the
+            transform is not proved row-wise.
         ConfigurationError: if the function can't be imported.
     """
     transform = source.transform
@@ -79,7 +80,6 @@ def _applied(read: DataFrame, source: SparkSource, transform: FrameTransform, ur
 
 
 def _queried(read: DataFrame, source: SparkSource, transform: FrameTransform) -> DataFrame:
-    """Return the SQL's result; tables are views only while Spark analyzes it."""
     spark, views = read.sparkSession, list[str]()
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(transform.query)  # spark.sql executes commands
@@ -98,7 +98,6 @@ def _tables(spark: SparkSession, source: SparkSource, transform: FrameTransform)
 
 
 def _first_not_row_wise(result: DataFrame, mark: str) -> str:
-    """Return the first operation that is not row-wise; empty for none."""
     plan = _plan(result)
     if not plan.subqueriesAll().isEmpty():
         return "a subquery in an expression"
@@ -128,7 +127,6 @@ def _elements(sequence: Any) -> Iterator[Any]:
 
 
 def _keeps(column: str, read: DataFrame, result: DataFrame) -> bool:
-    """Return whether a result's column was read; computed ones have other ids."""
     ids = [
         {str(attribute.exprId()) for attribute in _elements(_plan(frame).output()) if attribute.name() == column}
         for frame in (read, result)

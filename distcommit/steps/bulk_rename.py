@@ -35,10 +35,10 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, by the states of both files."""
+        """Return whether the step is done, pending or lost, from the states of both files."""
 
     def verify(self) -> Verification:
-        """Read the states of both files, and return `judge`'s verdict."""
+        """Read the states of both files, and return the result of `judge`."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
         """Publish the file in another way, or raise why it cannot be."""
@@ -128,7 +128,6 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Return steps whose staged file is in `names`; all if None."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
@@ -159,7 +158,7 @@ def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
 
 
 class _Batch:
-    """A call's steps, of which one with an error is not processed further."""
+    """The steps of one call. A step with an error is not processed further."""
 
     def __init__(self, steps: Sequence[StagedMove]) -> None:
         self.errors: list[DistcommitError | None] = [None] * len(steps)
@@ -169,8 +168,8 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Rename each group's first file, if names are durable at once and there are no links: success proves the
-        target folder. After a failure the group continues as if this had not been tried."""
+        """Rename each group's first file, if names are durable at once and there are no links. Success proves that the
+        target folder exists; a failure has no effect."""
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
 
@@ -188,7 +187,7 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
-        """Create groups' folders and make their names durable, even those of other processes."""
+        """Create the folders of groups and make their names durable, even if other processes created them."""
         failed = self._targets.make_all({folder for _, folder in rooms})
         for group, folder in rooms:
             if folder in failed:
@@ -196,7 +195,7 @@ class _Batch:
         self.sync([(group, parent_of(folder)) for group, folder in rooms if folder != self._root])
 
     def move_folders(self, groups: Sequence[_Group]) -> None:
-        """Rename staged folders whose target does not exist, then list it.
+        """Rename staged folders whose target does not exist, then list each target.
 
         A step is done only if its file is listed, because the staged folder may have changed.
         """
@@ -255,8 +254,8 @@ class _Batch:
     def confirm_folders(self) -> None:
         """Fail the steps of folders that now lead out of their root.
 
-        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count. Of a
-        folder moved as a whole only the parent is checked.
+        If a link has replaced a folder since the first check, renamed files may be elsewhere and must not count. If a
+        folder was moved as a whole, only its parent is checked.
         """
         if not self._fs.has_links:
             return
@@ -273,7 +272,7 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
-        """Sync folders; an error fails their groups' steps, a disk error all."""
+        """Sync folders. An error fails the steps of the folder's groups; a disk error fails the steps of all groups."""
         folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -311,6 +310,5 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
 
 
 def _is_in(present: dict[str, int], step: StagedMove) -> bool:
-    """Return whether a folder has the step's file, by id unless that is 0 (unknown)."""
     file_id = present.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

@@ -1,4 +1,4 @@
-"""Steps that execution has changed."""
+"""Commit steps whose stored rows an execution has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.core.records.sealed_sequences import SealedSequence, StepBatch
 from distcommit.steps.step_registry import dump_steps
 
 MAX_CHANGES: Final = 100
-"""Recorded for a sequence."""
+"""Maximum number of changes recorded for a sequence."""
 MAX_BYTES: Final = 1024 * 1024
 """Size to which a batch of steps may grow from a smaller one."""
 
@@ -21,8 +21,8 @@ def changed_batches(sequence: SealedSequence, changes: int, steps: Sequence[Comm
 
     Args:
         sequence: the sequence as it was executed.
-        changes: the number of its recorded changes.
-        steps: its steps after the execution.
+        changes: the number of changes recorded for the sequence.
+        steps: the steps of the sequence after the execution.
 
     Raises:
         DistcommitError: if the change cannot be recorded. The recorded steps stay valid.

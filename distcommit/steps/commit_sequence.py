@@ -26,9 +26,9 @@ class CommitSequence:
     Attributes:
         dataset_urn: the dataset.
         steps: the steps, in execution order.
-        close: called once every step is done and durable; records that in the store.
-        lose: called with the error of a lost step; records it in the store, and returns the error to raise.
-        fail: called with the error of any other failed step; records it, and returns the error to raise.
+        close: called once every step is done and durable; records in the store that the sequence is done.
+        lose: called with the error of a lost step; records the error in the store, and returns the error to raise.
+        fail: called with the error of any other failed step; records the error, and returns the error to raise.
     """
 
     dataset_urn: str
@@ -38,7 +38,7 @@ class CommitSequence:
     fail: Callable[[DistcommitError], DistcommitError] = field(repr=False, default=_unchanged)
 
     def commit(self) -> bool:
-        """Execute the remaining steps in order, make effects durable, and close; idempotent.
+        """Execute the remaining steps in order, make effects durable, and close the sequence. Idempotent.
 
         No step is executed after a failed one.
 
@@ -70,7 +70,7 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def create(self, store: str, urn: str | None = None) -> bool:
-        """Create space for a job or dataset; return False if it exists."""
+        """Create the store of a job or, with `urn`, a dataset's list of steps. Return False if it exists."""
 
     @abstractmethod
     def exists(self, store: str, urn: str | None = None) -> bool:
@@ -78,7 +78,8 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def remove(self, store: str, urn: str | None = None) -> bool:
-        """Delete a dataset's unsealed steps, or a job without pending sequences. Return False if there was nothing.
+        """Delete a dataset's unsealed steps, or a job without pending sequences. Return False if there was nothing to
+        delete.
 
         Raises:
             ConflictError: if a sealed sequence is pending. It must be committed, not removed.
@@ -86,7 +87,7 @@ class CommitStepStore(ABC):
 
     @abstractmethod
     def put(self, store: str, urn: str, step: CommitStep) -> bool:
-        """Add an unsealed step; raises ConflictError if the dataset has a sealed sequence that is not done."""
+        """Add an unsealed step. Raise ConflictError if the dataset has a sealed sequence that is not done."""
 
     @abstractmethod
     def seal(self, store: str, urn: str) -> None:

@@ -30,7 +30,7 @@ class Failure:
     Attributes:
         kind: error id, or `outage`.
         reason: error text.
-        lost: whether only an operator can help.
+        lost: whether only an operator can resolve it.
         needs_other_version: whether the sequence waits for another version of the program or sink, or for another
             dataset of its commit group. The attempt is not counted then.
         outage: whether the target is down. The attempt is not counted then.
@@ -44,7 +44,7 @@ class Failure:
 
 
 def is_lost(error: DistcommitError) -> bool:
-    """Return whether only an operator can help."""
+    """Return whether only an operator can resolve an error."""
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
@@ -68,8 +68,8 @@ def classify_failures(
     context: StepContext,
     bucket: int,
 ) -> BatchedWork[dict[SequenceName, Failure]]:
-    """Classify failed sequences. If the error alone does not decide, probe each target of the sequence once for all
-    sequences.
+    """Classify failed sequences. If an error alone does not show its class, probe the targets of the sequence, each
+    target once for all sequences.
 
     Args:
         failed: the errors by sequence.

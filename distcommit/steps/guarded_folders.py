@@ -1,4 +1,4 @@
-"""Guard against symbolic links out of steps' roots."""
+"""Guard against symbolic links that lead out of a step's roots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GuardedFolders:
         self._real_root = ""
 
     def check(self, folder: str) -> None:
-        """Reject a folder that leads out of the root, checking parents at first; a missing one passes.
+        """Reject a folder that leads out of the root. Parents are checked first. A missing folder passes.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -46,7 +46,7 @@ class GuardedFolders:
     def make(self, folder: str) -> None:
         """Create a folder and its parents below the root.
 
-        One call, if the parent is known; two with links if the guess from the previous folder fails.
+        Costs one or two calls if the parent is known.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -71,7 +71,8 @@ class GuardedFolders:
     def is_known_to_exist(self, folder: str) -> bool:
         """Return whether a folder is known to exist below an existing parent.
 
-        The file system is asked only if the previous one existed, because usually all of a batch do, or none.
+        The file system is asked only if the previous folder existed, because usually all folders of a batch exist, or
+        none.
 
         Raises:
             ConfigurationError: if the folder is a symbolic link that leads out.
@@ -96,7 +97,7 @@ class GuardedFolders:
         return status is not None
 
     def make_all(self, folders: Iterable[str]) -> dict[str, OSError | ConfigurationError]:
-        """`make` folders by depth; return errors."""
+        """Create folders and their parents, by depth; return the error of each folder that failed."""
         by_depth: dict[int, set[str]] = {}
         for folder in folders:
             missing = folder
@@ -118,7 +119,7 @@ class GuardedFolders:
         return failed
 
     def forget(self, folder: str) -> None:
-        """Discard the checks of a vanished folder and its parents."""
+        """Discard the check results of a vanished folder and its parents."""
         while len(folder) > len(self._root):
             self._safe.discard(folder)
             folder = _above(folder)

@@ -34,7 +34,7 @@ class FsRenameCommitStep(CommitStep):
         context: file system and roots.
         staged_path: the path below the staging root.
         final_path: the path below the output root.
-        file: the recorded identity; by default that of the staged file now.
+        file: the recorded identity of the file; by default the present identity of the staged file.
 
     Raises:
         ConfigurationError: if a path is absolute or leads out of its root, or if `file` is None and the staged file is
@@ -106,14 +106,14 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Read the states of both files, twice before returning Lost, because another process may be moving the
-        file."""
+        """Read the states of both files. Before returning Lost, read them again, because another process may be moving
+        the file."""
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """Return one batch if paths are unique and roots not nested; otherwise one for each step."""
+        """Return one batch if paths are unique and roots are not nested; otherwise one batch for each step."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -122,7 +122,6 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify all steps with one listing of each staged folder."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -134,7 +133,7 @@ class FsRenameCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Rename without verifying first, verify only failed renames, then sync all folders once.
+        """Rename files without verifying first, verify only failed renames, then sync all folders once.
 
         Target folders are durable before a file moves into them. Otherwise a power loss could remove the folder after
         the file has lost its old name.
@@ -158,8 +157,8 @@ class FsRenameCommitStep(CommitStep):
         return f"{self.context.output_root}/{self.file.final_path}"
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
-        """Verify a step after a failed rename, and rename again if it is pending; raises LostError if the file is
-        gone."""
+        """Verify a step after a failed rename, and rename again if it is pending. Raise LostError if the step is
+        lost."""
         answer = self.verify()
         if answer is Verdict.PENDING:
             self._move_again(target)
@@ -192,7 +191,6 @@ class FsRenameCommitStep(CommitStep):
                 raise
 
     def _remove(self, path: str, root: str) -> None:
-        """Durably delete the step's own file."""
         fs, folder = self.context.fs, parent_of(path)
         try:
             GuardedFolders(fs, root).check(folder)
@@ -204,7 +202,6 @@ class FsRenameCommitStep(CommitStep):
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _sync_nearest_parent(self, folder: str, root: str) -> None:
-        """Sync a folder or its nearest parent, so that a deletion is durable."""
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
@@ -221,9 +218,9 @@ class FsRenameCommitStep(CommitStep):
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return whether the step is done, pending or lost, by the states of source and target, read in this order.
+        """Return whether the step is done, pending or lost, from the states of source and target, read in this order.
 
-        If id or time differs, the checksum decides.
+        If the file id or modification time differs, the checksum decides.
         """
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")
@@ -252,17 +249,7 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """Stored row of a file in a `_FolderRow`.
-
-    Attributes:
-        name: the final name.
-        size_bytes: the size.
-        checksum: the xxh3-64 checksum.
-        file_id: the file system's id; 0 where there is none.
-        mtime_ns: the modification time.
-        records: the number of records.
-        staged_name: the staged name if it differs from the final name, else empty.
-    """
+    """Stored row of a file in a `_FolderRow`. `staged_name` is empty if it equals the final `name`."""
 
     name: str
     size_bytes: int
@@ -274,13 +261,7 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Stored row of consecutive files that move from one staged folder into one target folder.
-
-    Attributes:
-        staged: the staged folder, relative to the staging root.
-        final: the target folder, relative to the output root.
-        files: the files.
-    """
+    """Stored row of consecutive files that move from one staged folder into one target folder."""
 
     staged: str
     final: str
@@ -304,7 +285,7 @@ class _FolderRow(Struct, frozen=True, array_like=True):
 
 
 def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
-    """Return `_FolderRow` as tuples, with equal bytes in half the time."""
+    """Return `_FolderRow`s as tuples, which encode to the same bytes in half the time."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = name_begins(staged), name_begins(final)

@@ -41,7 +41,7 @@ class SinkCommitStep(CommitStep):
     """Step that passes a run's commit infos for a branch to the sink's committer.
 
     The target holds the proof, so `verify` always returns PENDING, and a replay commits again, without effect on
-    committed data. It stores the sink's name, which the job provides.
+    committed data. The step stores only the name of the sink; the job provides the sink.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -126,8 +126,8 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Commit each sink's steps in one call; the committer checks what is done. Return for each step None, or the
-        reason of its failure."""
+        """Commit each sink's steps in one call; the committer checks which are done. Return the error of each step,
+        or None."""
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
             indices = [index for index, step in enumerate(steps) if step.sink_name == name]
@@ -142,8 +142,8 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit one sink's steps with one call of its committer. A step whose stored infos cannot be used is not
-        committed. With `is_complete`, the steps are a whole atomic group, and none is committed then."""
+        """Commit one sink's steps with one call of its committer, without steps whose stored infos cannot be used. If
+        `is_complete`, one such step prevents the commit of all."""
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
         for index, step in enumerate(steps):
@@ -199,17 +199,16 @@ class SinkCommitStep(CommitStep):
         return [error for error, _ in results]
 
     def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
-        """Count a request; None without a committer's answer."""
         counted_as = _COUNTED_AS.get(type(outcome), "commit_retries")
         is_unknown = self.sink.leaves_in_doubt or (is_open and outcome is None)
         is_in_doubt = is_unknown and counted_as == "commit_retries"
         self._counts.update(("commit_attempts", counted_as, *(("commit_in_doubt",) if is_in_doubt else ())))
 
     def withdraw(self) -> None:
-        """Roll the commit back, even if visible.
+        """Roll the commit back, even if it is visible.
 
         Raises:
-            ConflictError: if that is not possible. Nothing has changed then.
+            ConflictError: if the commit cannot be rolled back. Nothing was changed.
         """
         self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
@@ -233,7 +232,7 @@ class SinkCommitStep(CommitStep):
             require_success(repr(self), "allow", committer.allow([self._current_request()]))
 
     def _current_request(self) -> CommitRequest:
-        """Return the request with infos of the sink's current version.
+        """Return the request, with its infos converted to the sink's current version.
 
         Raises:
             SinkUnavailableError: if a newer version of the sink made the infos, or `upgraded` cannot convert them.
@@ -272,7 +271,6 @@ class SinkCommitStep(CommitStep):
         self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _result(self, outcome: CommitOutcome) -> tuple[DistcommitError | None, CommitRequest | None]:
-        """Return the error or None, and the request with changed infos."""
         changed = None
         if isinstance(outcome, RetryLater) and outcome.infos is not None:
             try:
@@ -318,7 +316,7 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """Open a committer; release it, or close it after an exception.
+    """Open a committer for a block. Release it at the end, or close it after an exception.
 
     An error on closing is only logged, because the commit does not depend on it.
 

@@ -1,4 +1,4 @@
-"""Execution of many sealed sequences with separate errors."""
+"""Execution of many sealed sequences, each with its own error."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Answer = TypeVar("Answer")
 class Outcomes(Generic[Name]):
     """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
 
-    An error names its step. The caller adds the sequence.
+    An error names the failed step. The caller adds the name of the sequence.
 
     Attributes:
-        failed: the error by sequence.
-        lost: the error of sequences with a lost step.
+        failed: the error of each failed sequence.
+        lost: the error of each sequence with a lost step.
         executed: number of executed steps by sequence.
         counts: counts of the requests to committers by sequence.
     """
@@ -60,7 +60,7 @@ class Outcomes(Generic[Name]):
 
 
 class Execution(IoRequest):
-    """I/O request that executes sequences together with others'.
+    """I/O request that executes sequences, together with those of other requests.
 
     Args:
         sequences: steps by unique name.
@@ -104,9 +104,10 @@ def execute_sequences(
     Args:
         sequences: the steps by sequence name.
         verify_first: whether to verify the steps of a batch before executing it, as replay requires.
-        groups: the atomic commit group of each sequence that is published all or none. All steps of one sink and group
-            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached them. If one
-            of them has failed before, the others fail with HeldBackError.
+        groups: the atomic commit group of each sequence that is published all or none. Once all sequences of a group
+            have reached their steps of one sink, these steps are executed by one call of
+            `CommitStep.execute_atomically`. If a sequence of the group has failed before, the others fail with
+            HeldBackError.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}
@@ -129,8 +130,8 @@ def execute_sequences(
 def _due(
     remaining: Mapping[Name, Sequence[list[CommitStep]]], groups: Mapping[Name, Hashable], outcomes: Outcomes[Name]
 ) -> list[Name]:
-    """Return the sequences to continue; those of a group wait for all others at the sink. If one has failed, set the
-    others to held back."""
+    """Return the sequences to continue. At a sink, the sequences of a group wait for each other. If one of them has
+    failed, record the others as held back."""
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
     ]
@@ -233,7 +234,8 @@ def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verific
 def _execute(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Return each step's error; if `execute_all` raises, execute each alone, which is safe."""
+    """Execute steps; return the error of each, or None. If `execute_all` raises, execute each step alone, which is
+    safe."""
     try:
         return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
@@ -250,7 +252,6 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Execute an atomic group, never alone; an exception is each step's."""
     try:
         return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's

@@ -21,7 +21,7 @@ def register(kind: StepType) -> StepType:
     """Register a step class by `type_name`.
 
     Raises:
-        ConfigurationError: if another class has it.
+        ConfigurationError: if another class has the same type name.
     """
     registered = _types.setdefault(kind.type_name, kind)
     if (registered.__module__, registered.__qualname__) != (kind.__module__, kind.__qualname__):
@@ -37,7 +37,7 @@ def register(kind: StepType) -> StepType:
 
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
-    """Return the steps as data, in order and grouped by type."""
+    """Return the steps as data, in order. Consecutive steps of one type are one batch."""
     kinds = groupby(steps, key=attrgetter("__class__"))
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 

@@ -1,4 +1,4 @@
-"""Probes of a target after a failed commit: a failed probe proves that the target is down, failed sequences do not."""
+"""Probes of a target after a failed commit. A failed probe proves that a target is down; a failed sequence does not."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, out
 from distcommit.steps.sink_step import open_committer
 
 PROBE_BYTES = 64 * 1024
-"""Enough to fail on a full disk or quota, even where renames work."""
+"""Size of the probe file, enough to fail on a full disk or quota, even where renames work."""
 
 
 class OutputProbe(IoRequest):
-    """I/O request that writes a file as a commit does, once for a batch; the answer is the error or empty.
+    """I/O request that probes the output: it publishes and deletes a file, once for a batch of requests.
 
-    A process that dies leaves a file with a name of the bucket.
+    The answer is the error, or empty. If the process dies, a file with the bucket in its name remains.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -64,7 +64,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(IoRequest):
-    """I/O request that probes a sink by its committer, once for a batch; the answer is the error or empty."""
+    """I/O request that probes a sink by its committer, once for a batch. The answer is the error, or empty."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context

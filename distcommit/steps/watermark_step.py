@@ -19,7 +19,7 @@ class WatermarkStore(Protocol):
     def watermark(self, urn: str) -> Watermark | None: ...
 
     def compare_and_set(self, urn: str, low: Watermark | None, high: Watermark) -> bool:
-        """Set `high` durably if `low` is stored, otherwise return False."""
+        """Set the watermark to `high`, durably, if `low` is stored; otherwise return False."""
         ...
 
 
@@ -27,8 +27,8 @@ class WatermarkStore(Protocol):
 class HighWatermarkCommitStep(CommitStep):
     """Step that moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
-    Proof: each partition is at or past `high`. `LogCommitStepStore` checks it at the seal, joins moves of other
-    partitions (`as_one_move`), and applies it in the closing record; other stores provide a `WatermarkStore`.
+    The step is done if each partition is at or past `high`. `LogCommitStepStore` joins moves (`as_one_move`), compares
+    them with the stored watermark at the seal, and applies them at the close. Other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"

@@ -17,7 +17,7 @@ REJECTED_FOLDER = "_rejected"
 hidden."""
 
 LEDGERS = f"{OWNERSHIP_FOLDER}/ledgers"
-"""Folder of the output root for ledgers of tables that do not hold their own."""
+"""Folder of the output root for ledgers of tables that do not contain their ledger."""
 
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _MAX_START_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
@@ -32,13 +32,12 @@ def run_marker_name(epoch: int, mark: str) -> str:
 
 
 def run_marker_of(name: str) -> tuple[int, str] | None:
-    """Return epoch and mark of a run marker, or None."""
     match = _MARK.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
-    """Return a branch's folder below the output, in that of the dataset."""
+    """Return a branch's folder, relative to the output root, in the folder of the dataset."""
     parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_error_branch(branch) else [folder_of(dataset_urn)]
     named = rejecting_branch(branch) if is_error_branch(branch) else branch
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
@@ -69,7 +68,7 @@ def published_name(start: str, number: int, ending: str) -> str:
 
 
 def attempt_named(path: str) -> str:
-    """Return epoch, work unit and attempt of a published name."""
+    """Return the start of a published name, which identifies epoch, work unit and attempt."""
     return path.rpartition("/")[2].rpartition("-")[0]
 
 
@@ -78,16 +77,15 @@ def is_published_name(name: str) -> bool:
 
 
 def published_epoch(name: str) -> int:
-    """Return the epoch of a published file or tombstone."""
     return int(name.removeprefix("_").partition("-")[0])
 
 
 def tombstone_path(
     dataset_folder: str, epoch: int, work_unit_id: str, attempt: str, *, is_compaction: bool = False
 ) -> str:
-    """Return a tombstone's path below the output, beside error files, whose readers skip it.
+    """Return a tombstone's path below the output. It is beside error files, whose readers skip tombstones.
 
-    A compaction's name says so, because an audit knows only names of deleted tombstones.
+    The name shows whether it is of a compaction, because an audit knows only the names of deleted tombstones.
     """
     suffix = _COMPACTION_SUFFIX if is_compaction else _TOMBSTONE_SUFFIX
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{suffix}"

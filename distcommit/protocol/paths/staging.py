@@ -18,48 +18,43 @@ SPOOLED_FRAMES = f"{SPOOL_FOLDER}/frames"
 """Folder of spooled rows of Spark readers, relative to the staging root."""
 
 SPOOL_INDEX = "index.json"
-"""Lists complete files of spooled rows and their source."""
+"""File that lists complete files of spooled rows and their source."""
 
 _ATTEMPT_NOTE = ".open"
 
 
 def staged_name(number: int, ending: str = "") -> str:
-    """Return a staged file's name, or without ending a folder's."""
+    """Return the name of a staged file; without `ending`, of a staged folder."""
     return f"{number:04d}{ending}"
 
 
 def writing_name(name: str) -> str:
-    """Return a staged file's name until it is closed, if it can be renamed then."""
+    """Return the name of a staged file until it is closed, if the file system can then rename it."""
     return f"{name}{WRITING}"
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:
-    """Return a bucket's folder below staging."""
     return f"{epoch_name(epoch)}/{bucket_name(bucket)}"
 
 
 def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> str:
-    """Return an attempt's own folder below staging."""
     return f"{bucket_folder(epoch, bucket)}/{work_unit_id}.{attempt}"
 
 
 def attempt_note(attempt_folder: str) -> str:
-    """Return the marker beside an attempt's folder (name or path): it may have left data at a target."""
+    """Return the note beside an attempt's folder (name or path)."""
     return f"{attempt_folder}{_ATTEMPT_NOTE}"
 
 
 def noted_attempt(name: str) -> str | None:
-    """Return the attempt's folder of a marker, or None."""
     return name.removesuffix(_ATTEMPT_NOTE) if name.endswith(_ATTEMPT_NOTE) and not is_temporary(name) else None
 
 
 def spooled_micro_batch(query_id: str, batch_id: int, nonce: str) -> str:
-    """Return a micro-batch's folder below staging, with a unique nonce."""
     return f"{spooled_query(query_id)}/{batch_id}-{nonce}"
 
 
 def spooled_query(query_id: str) -> str:
-    """Return a query's folder below staging."""
     return f"{SPOOL_FOLDER}/{query_id}"
 
 

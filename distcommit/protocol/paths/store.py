@@ -10,16 +10,16 @@ from distcommit.protocol.paths.shared_names import bucket_name, epoch_name
 SEGMENT_SUFFIX = ".seg"
 
 MANIFEST = "_manifest.json"
-"""Makes a run's plan valid; readers of tables skip the underscore."""
+"""File that makes a run's plan valid. Readers of tables skip names with a leading underscore."""
 
 INGEST_ENDED = "_INGEST_ENDED"
-"""Empty file: the run's task states are complete."""
+"""Empty file that shows that the run's task states are complete."""
 
 STORE_MARKER = "store.json"
-"""Makes a folder a store; written last."""
+"""File that makes a folder a store; written last."""
 
 SETTINGS = "settings"
-"""Numbered documents of fixed settings."""
+"""Folder of numbered documents with fixed settings."""
 
 JOB_LOG = "log/job"
 
@@ -27,37 +27,37 @@ PLANS, TASK_STATES, PROGRESS = "plans", "task_states", "progress"
 """Folders in the store with a folder for each run: its plans, its task states and its progress."""
 
 SET_ASIDE = "set_aside"
-"""Files that a rebuild or repair removed."""
+"""Folder of files that a rebuild or repair has set aside."""
 
 GENERATIONS = "log/generations"
-"""Bucket logs of all generations but the first, whose logs are beside it."""
+"""Folder of bucket logs of all generations but the first, whose logs are beside this folder."""
 
 RUNS = "runs"
-"""Folder in the store of run records."""
+"""Folder of run records."""
 
 BEGUN, CANCEL = "begun", "cancel"
-"""Beside a record: the start, and a request to cancel."""
+"""Kinds of files beside a run's record: its start, and a request to cancel it."""
 
 SCHEDULE = "schedule"
-"""Requests to services."""
+"""Folder of requests to services."""
 
 PAUSED = "paused.json"
-"""Suspends scheduled runs."""
+"""File that suspends scheduled runs."""
 
 EXPIRY_REQUESTS = "expiry_requests"
-"""Numbered documents, of which the newest counts."""
+"""Folder of numbered expiry requests, of which the newest counts."""
 
 RUN_TABLES = "run_tables"
-"""Tables of tasks and datasets."""
+"""Folder of run tables, with rows on tasks and datasets."""
 
 READING = "reading"
-"""Work units being read, by run, once a worker may die."""
+"""Folder of notes on work units being read, by run. Tasks write them once a worker has died."""
 
 LOCK = "lock"
-"""The lock's holder, and below it runs without the lock."""
+"""Folder of the job lock, with a folder for each run without the lock."""
 
 SCHEMAS = "schemas"
-"""Folder in the store of inferred schemas."""
+"""Folder of inferred schemas."""
 
 SNAPSHOTS = "snapshots"
 
@@ -74,35 +74,31 @@ _PARTITION = re.compile(r"partition=(\d{5,})-of-(\d{5,})")
 
 
 def numbered_name(number: int) -> str:
-    """Return the name of a document, of which the highest number counts."""
+    """Return the name of a numbered document. The document with the highest number counts."""
     return f"{number:012d}.json"
 
 
 def number_of(name: str) -> int | None:
-    """Return a document's number, or None."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def partition_name(partition: int, partitions: int) -> str:
-    """Return a partition's folder, which owns buckets b mod `partitions`."""
+    """Return the folder of a partition, which owns each bucket b with b mod `partitions` = `partition`."""
     return f"partition={partition:05d}-of-{partitions:05d}"
 
 
 def partition_of(name: str) -> tuple[int, int] | None:
-    """Return partition and number of partitions, or None."""
     match = _PARTITION.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def holds_bucket(name: str, bucket: int) -> bool:
-    """Return whether the folder's partition owns the bucket."""
     partition = partition_of(name)
     return partition is not None and bucket % partition[1] == partition[0]
 
 
 def log_folder(generation: int, bucket: int) -> str:
-    """Return a bucket log's folder in the store."""
     return f"{GENERATIONS}/{generation:05d}/{bucket_name(bucket)}" if generation else f"log/{bucket_name(bucket)}"
 
 
@@ -126,7 +122,6 @@ def snapshot_manifest_name(epoch: int, phase: int) -> str:
 
 
 def snapshot_manifest_of(name: str) -> tuple[int, int] | None:
-    """Return a manifest's epoch and phase, or None."""
     match = _CUT.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -135,33 +130,30 @@ def snapshot_delta_name(epoch: int, bucket: int, number: int, checksum: str) -> 
     """Return the file name of a snapshot delta.
 
     Args:
-        epoch: the run that wrote it.
-        number: the newest segment of the bucket's log.
+        epoch: epoch of the run that wrote the delta.
+        number: number of the newest segment of the bucket's log.
         checksum: the checksum of the content, 16 hexadecimal digits.
     """
     return f"{epoch_name(epoch)}-{bucket:05d}-{number:012d}-{checksum}.json"
 
 
 def snapshot_delta_epoch(name: str) -> int | None:
-    """Return a delta's epoch, or None."""
     match = _PIECE.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def record_name(epoch: int, subject: str = "") -> str:
-    """Return the name of a run's record, or of another file of it."""
+    """Return the name of a run's record; with `subject` (BEGUN or CANCEL), of the file beside it."""
     return f"{epoch_name(epoch)}{f'-{subject}' if subject else ''}.json"
 
 
 def record_of(name: str) -> tuple[int, str] | None:
-    """Return epoch and kind of a run's file, or None."""
     match = _RECORD.fullmatch(name)
     record = (int(match[1]), match[2] or "") if match and name.isascii() else None
     return record if record and record_name(*record) == name else None
 
 
 def trigger_name(request_id: str) -> str:
-    """Return a request's name, by 32 hexadecimal digits."""
     return f"{request_id}-trigger.json"
 
 
@@ -170,7 +162,6 @@ def is_trigger(name: str) -> bool:
 
 
 def set_aside_folder(epoch: int) -> str:
-    """Return the store's folder of what a rebuild removed."""
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
 
 
@@ -179,7 +170,6 @@ def set_aside_root(store_root: str) -> str:
 
 
 def set_aside_by(run_id: str) -> str:
-    """Return the store's folder of what an operator action set aside."""
     return f"{SET_ASIDE}/{run_name(run_id)}"
 
 
@@ -200,44 +190,37 @@ def task_states_start(writer: str, number: int) -> str:
 
 
 def is_table(name: str) -> bool:
-    """Return whether a table file is complete."""
     return name.endswith(".parquet") and not name.startswith(".")
 
 
 def writer_of(path: str) -> str:
-    """Return the writer of task states."""
     return path.rpartition("/")[2].partition("-")[0]
 
 
 def run_table_name(phase: str, task: int, writer: str) -> str:
-    """Return a run table's file name; the writer is unique, 32 hexadecimal digits."""
     return f"{phase}-{task:05d}-{writer}.parquet"
 
 
 def run_table_phase(name: str) -> str:
-    """Return a run table's phase, or an empty text."""
     match = _RUN_TABLE.fullmatch(name)
     return match[1] if match else ""
 
 
 def progress_name(job: str, task: int, writer: str, number: int, began_ms: int = 0) -> str:
-    """Return a progress file's name, of which the highest counts: the last attempt's newest."""
+    """Return the name of a progress file. Of a task, the highest name counts: the newest of the last attempt."""
     return f"{job}-{task:05d}-{began_ms:013d}{writer}-{number:08d}"
 
 
 def reading_note_name(writer: str, number: int) -> str:
-    """Return the name of a marker of a work unit."""
     return f"{writer}-{number:08d}.json"
 
 
 def reading_note_of(name: str) -> tuple[str, int] | None:
-    """Return a marker's writer and number, or None."""
     match = _READING_NOTE.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def progress_task(name: str) -> str:
-    """Return the start of a task's progress names."""
     return name.rsplit("-", 2)[0]
 
 
@@ -248,6 +231,5 @@ def segment_name(number: int) -> str:
 
 @lru_cache(4096)  # a log is listed before and after each fold
 def segment_number(name: str) -> int | None:
-    """Return a segment's number, or None."""
     digits = name.removesuffix(SEGMENT_SUFFIX)
     return int(digits) if name.endswith(SEGMENT_SUFFIX) and len(digits) == 12 and digits.isdecimal() else None

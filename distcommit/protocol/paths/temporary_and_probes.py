@@ -16,7 +16,7 @@ STORE_PROBE = "probe-"
 
 
 def temporary_name(name: str, nonce: str) -> str:
-    """Return a put's first name, with a unique nonce."""
+    """Return the name of the file that a put writes first, with a unique nonce."""
     return f"{TEMPORARY}{name}-{nonce}"
 
 
@@ -25,17 +25,14 @@ def is_temporary(name: str) -> bool:
 
 
 def lasting_name(name: str) -> str:
-    """Return the final name of a file or temporary file."""
     return name.removeprefix(TEMPORARY).rpartition("-")[0] if is_temporary(name) else name
 
 
 def output_probe_name(bucket: int, nonce: str) -> str:
-    """Return an output probe's name, with a unique nonce."""
     return f"{OUTPUT_PROBE}{bucket}-{nonce}"
 
 
 def probed_bucket(name: str) -> int | None:
-    """Return an output probe's bucket, or None."""
     if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # the common case
         return None
     _, probe, remainder = name.rpartition(OUTPUT_PROBE)
@@ -44,7 +41,6 @@ def probed_bucket(name: str) -> int | None:
 
 
 def store_probe_name(nonce: str) -> str:
-    """Return a store probe's name, with a unique nonce."""
     return f"{STORE_PROBE}{nonce}"
 
 
@@ -53,10 +49,8 @@ def is_store_probe(name: str) -> bool:
 
 
 def table_probe_name(nonce: str) -> str:
-    """Return a name to check a table's location, with a unique nonce."""
     return f"_distcommit-probe-{nonce}"
 
 
 def is_probe(name: str) -> bool:
-    """Return whether a name is a probe's below any root."""
     return name.removeprefix(TEMPORARY).startswith((OUTPUT_PROBE, STORE_PROBE))

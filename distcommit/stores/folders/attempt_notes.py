@@ -1,6 +1,6 @@
-"""Marker files beside attempts' folders: the attempt may have left data at a sink's target.
+"""Notes of attempts: files beside the attempts' folders, which record that an attempt may have left data at a target.
 
-`<epoch>/<bucket>/<work unit>.<attempt>.open` contains the names of the sinks, one a line.
+`<epoch>/<bucket>/<work unit>.<attempt>.open` contains the names of the sinks, one per line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from distcommit.protocol.paths.temporary_and_probes import is_temporary
 
 @dataclass(frozen=True, slots=True)
 class NotedAttempt:
-    """An attempt with a marker file.
+    """An attempt with a note.
 
     Attributes:
         epoch: epoch of the attempt's run.
@@ -34,22 +34,21 @@ class NotedAttempt:
 
 
 def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Make created and deleted markers durable."""
     fs.sync([f"{staging_root}/{bucket_folder(epoch, bucket)}"], staging_root)
 
 
 def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable[str]) -> None:
-    """Create an attempt's marker, durable once `make_notes_durable` was called for the bucket's folder, as planning
+    """Create the note of an attempt. It is durable once `make_notes_durable` was called for the bucket, as planning
     does.
 
     Raises:
-        OSError: if the marker cannot be created. The caller must not open the attempt's writers then.
+        OSError: if the note cannot be created. The caller must not open the attempt's writers then.
     """
     fs.put_if_absent(f"{staging_root}/{attempt_note(folder)}", "\n".join(sinks).encode())
 
 
 def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> list[NotedAttempt]:
-    """Return the marked attempts of a run in a bucket, sorted by name."""
+    """Return the attempts with a note of a run in a bucket, sorted by file name."""
     folder = bucket_folder(epoch, bucket)
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
     noted = []
@@ -74,7 +73,6 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 
 
 def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Delete temporary marker files of a dead run."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name) and not entry.is_folder:
@@ -82,7 +80,6 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
-    """Delete existing markers."""
     run_parallel(
         fs.parallel_calls, lambda attempt: fs.delete(f"{staging_root}/{attempt_note(attempt.folder)}"), list(noted)
     )

@@ -34,11 +34,11 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def take_ownership(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
-    """Make `owner` the owner of `root`, durably, if it has none. `read_only`: only compare an existing claim.
+    """Make `owner` the owner of `root`, durably, if it has none. If `read_only`, only compare an existing claim.
 
     Raises:
-        StaleStoreError: if another store of the same job owns it.
-        ConfigurationError: if another job owns it.
+        StaleStoreError: if another store of the same job owns the folder.
+        ConfigurationError: if another job owns the folder.
         UnknownVersionError, CorruptError: if the claim cannot be read.
     """
     current_owner = read_owner(fs, root)

@@ -8,11 +8,11 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 def delete_tree(fs: FileSystem, folder: str) -> int:
-    """Delete a folder bottom up, if it exists; return the number of files.
+    """Delete a folder bottom up, if it exists; return the number of deleted files.
 
-    To make it durable, sync the parent; after a crash the next call deletes the rest. If a marker file in the folder
-    makes the others valid, the caller must delete it first and sync. Files that other processes add meanwhile may
-    remain.
+    To make the deletion durable, sync the parent. After a crash the next call deletes the rest. If a marker file in the
+    folder makes the others valid, the caller must delete it first and sync. Files that other processes add meanwhile
+    may remain.
     """
     if fs.delete_folder(folder):  # usually its content has been moved away
         return 0
@@ -22,7 +22,6 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """Delete a file or a tree; return the number of files."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)
@@ -30,7 +29,7 @@ def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
 
 
 def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    """Yield all files, sorted by name."""
+    """Yield the paths of all files below a folder, each folder in the order of names."""
     for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
         if entry.is_folder:
             yield from files_below(fs, f"{folder}/{entry.name}")

@@ -15,10 +15,10 @@ from distcommit.stores.folders.folder_ownership import read_owner
 
 
 def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None:
-    """Check that no folder is inside a claimed one or a store, by two operations for each parent.
+    """Check that no root of a job is inside a claimed folder or a store. Costs two operations for each parent folder.
 
     Raises:
-        ConfigurationError: if one of them is.
+        ConfigurationError: if a root is inside such a folder.
     """
     roots = (store, staging, output)
     parents = {(folder, file_system_at(fs, root)): root for root in roots for folder in _parents(root)}
@@ -34,7 +34,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
 
 
 def first_published(fs: FileSystem, root: str) -> str | None:
-    """Return the first published file, or None.
+    """Return the path of the first published file below a root, or None.
 
     Raises:
         ConfigurationError: if a subfolder belongs to a job.
@@ -62,7 +62,6 @@ def _parents(root: str) -> Iterator[str]:
 
 
 def _job_folder(fs: FileSystem, folder: str) -> str:
-    """Return a description of the job's folder at this path; empty if there is none."""
     return "the store of a job" if _is_store(fs, folder) else _owning_job(fs, folder)
 
 

@@ -1,6 +1,6 @@
 """Run markers: the runs that may have published in an output. They show whether a store is older than its output.
 
-<output>/.distcommit/<epoch>-<mark>     a run marker
+<output>/.distcommit/<epoch>-<kind>     a run marker
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Marker(StrEnum):
 
 
 def read_markers(fs: FileSystem, output: str) -> dict[Marker, int]:
-    """Return each marker's newest epoch, or 0."""
+    """Return the newest epoch of each kind of marker; 0 if there is no marker of the kind."""
     newest = dict.fromkeys(Marker, 0)
     for entry in fs.list_folder(f"{output}/{OWNERSHIP_FOLDER}"):
         epoch, mark = run_marker_of(entry.name) or (0, "")

@@ -1,4 +1,4 @@
-"""Task output: each attempt has its own staging folder, to which no other writes."""
+"""Task output: each attempt has its own staging folder, to which no other attempt writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 def make_area(
     fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
 ) -> StagingArea:
-    """Create the attempt's uniquely named folder.
+    """Create the attempt's uniquely named staging folder, and return it.
 
     Raises:
         FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
@@ -38,7 +38,7 @@ def make_area(
 
 
 def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:
-    """Return attempt folders, relative to the staging root, by work unit."""
+    """Return the folders of a run's attempts in a bucket, relative to the staging root, by work unit id."""
     folder = bucket_folder(epoch, bucket)
     attempts: dict[str, list[str]] = {}
     for entry in fs.list_folder(f"{staging_root}/{folder}"):
@@ -48,12 +48,11 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
 
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
-    """Delete attempt folders; return the number of files."""
     return sum(run_parallel(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
 def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
-    """Delete a bucket's staged files of an older run; return their number."""
+    """Delete an older run's staged files in a bucket; return their number."""
     folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]
     files = remove_attempts(fs, staging_root, folders)
     remove_empty(fs, staging_root, epoch, bucket)
@@ -73,7 +72,6 @@ def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> 
 
 
 def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Remove a bucket's empty folder; the caller removes the epoch's."""
     fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
@@ -86,7 +84,6 @@ def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
 
 
 def epoch_of(entry: FolderEntry) -> int | None:
-    """Return an entry's epoch, or None."""
     is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
     return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
 
@@ -107,13 +104,12 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def list_folders_of(self, states: Iterable[TaskState]) -> None:
-        """List the folders of task states' files for `has_all_of`."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
-        """Return whether all files exist, with equal file ids if the listing has these."""
+        """Return whether all files of a task state exist. If both file ids are known, they must be equal."""
         return all(self._has_all_of(state, result) for result in state.branches)
 
     def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
@@ -165,7 +161,6 @@ class StagedFiles:
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
-        """Return file ids by name, without folders."""
         names = self._listed.get(folder)
         if names is None:
             path = f"{self._root}/{folder}"

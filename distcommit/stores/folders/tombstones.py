@@ -3,10 +3,10 @@
 A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the listed files
 are superseded, even before they are deleted. The model is `tests/spec/replace_model.py`.
 
-The first of four kinds lists reprocessed error files, and is deleted with them. So is a *compaction* tombstone, which
-lists merged data files. A *replacement*, of a publisher that replaces files, lists data files and the previous
-replacement, and describes their input records. The newest is kept forever, so that the audit can distinguish replaced
-records from missing ones. A *retention* tombstone has this form, and lists expired data files.
+There are four kinds. A *reprocessing* tombstone lists reprocessed error files, a *compaction* tombstone merged data
+files; both are deleted with these files. A *replacement*, of a publisher that replaces files, lists data files and the
+previous replacement, and describes their input records. The newest replacement is kept forever, so that the audit can
+distinguish replaced records from missing ones. A *retention* tombstone is a replacement that lists expired data files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SupersededFile(msgspec.Struct, frozen=True):
     records: int
 
     def matches(self, fs: FileSystem, path: str, file_status: FileStatus) -> bool:
-        """Return whether the file at an absolute path is this one."""
+        """Return whether the file at an absolute path has this size and, if one is recorded, this checksum."""
         return (
             not file_status.is_folder
             and file_status.size_bytes == self.size_bytes
@@ -119,7 +119,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def path(self) -> str:
-        """Below the output."""
+        """Path below the output root."""
         return tombstone_path(
             folder_of(self.dataset_urn),
             self.epoch,
@@ -235,7 +235,7 @@ def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[s
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """Return done replacements that no other supersedes, in a valid output at most one."""
+    """Return the done replacements that no other tombstone supersedes. A valid output has at most one."""
     done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
     superseded = superseded_by(done, done_epoch)
     return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in superseded]

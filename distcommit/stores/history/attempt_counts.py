@@ -36,11 +36,11 @@ class Attempt(msgspec.Struct, frozen=True):
     """One attempt at a work unit, with times in milliseconds since 1970."""
 
     dataset: str
-    """The dataset."""
+    """URN of the dataset."""
     work_unit: str
     """Id of the work unit."""
     writer: str
-    """32 hexadecimal digits of the task attempt."""
+    """Id of the Spark task attempt, 32 hexadecimal digits."""
     started_ms: int
     """Start of the attempt."""
     finished_ms: int
@@ -50,7 +50,6 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed at least in part."""
         return self.counts.attempts_failed > 0
 
 

@@ -1,4 +1,4 @@
-"""Retention of the history of runs, which ended runs do not need."""
+"""Retention: how much history of ended runs is kept, and the deletion of the rest."""
 
 from __future__ import annotations
 
@@ -57,15 +57,14 @@ def expire_history(
 
     Each partition deletes the table folders with its number, even if their run had another number of buckets or
     partitions, and empty run folders. Partition 0 also deletes run records, and the progress, signs of life and work
-    unit markers of dead runs.
+    unit notes of dead runs.
 
-    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept. If
-    this process was paused, newer runs may need theirs for buckets that they failed to recover. If a clock was set
-    back, an older run may have a higher id.
+    Runs are ordered by their ids, which sort by time. The history of runs with a higher id than this run's is kept,
+    because they may be newer and need it to recover buckets.
 
     Args:
-        run_id: the run that deletes.
-        partition: the partition that deletes.
+        run_id: id of the run that deletes.
+        partition: number of the partition that deletes.
         retention: how much is kept.
         refused: buckets that could not be recovered. Their task states are kept, because they show whether a log has
             lost its newest segments.
@@ -107,7 +106,6 @@ def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> Non
 
 
 def _delete_old_records(fs: FileSystem, folder: str, keep: int) -> None:
-    """Delete expired records and temporary files; a live run puts its own again."""
     entries = fs.list_folder(folder)
     epochs = {
         entry.name: epoch_and_kind[0] for entry in entries if (epoch_and_kind := record_of(entry.name)) is not None

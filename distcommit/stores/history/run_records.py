@@ -27,7 +27,7 @@ from distcommit.stores.state.job_store import JobStore
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
 NOT_PLANNED = "not planned"
-"""Reason of a dataset that the source could not plan."""
+"""Reason recorded for a dataset that the source could not plan."""
 _TRIES = 3
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 
@@ -48,9 +48,9 @@ class RunFacts(msgspec.Struct, frozen=True):
     is_locked: bool = True
     """Whether the run holds the job lock. If not, it keeps a sign of life in its own folder."""
     retained_runs: int = 0
-    """Older runs with records."""
+    """Number of older runs whose records are kept."""
     retained_tables: int = 0
-    """Older runs with tables."""
+    """Number of older runs whose tables are kept."""
     settings_digest: str | msgspec.UnsetType = msgspec.UNSET
     """Digest of all settings, secrets and environment variables, if the run can resume a killed one."""
 
@@ -93,9 +93,9 @@ class RecordedPhase(msgspec.Struct, frozen=True):
     seconds: float
     """Duration of the phase."""
     completed: bool
-    """If False, an error ended the phase, and counts cover only earlier reports."""
+    """Whether the phase ended without an error. If not, the counts cover only earlier reports."""
     counts: RunCounts
-    """Counts of the phase alone."""
+    """Counts of this phase alone."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     outcome: RunOutcome
     """Outcome of the run."""
     error_kind: str
-    """Error id, or a library's class; empty for none."""
+    """Id of the error, or class of a library's error; empty if there was no error."""
     error: str
     """Text of the error that ended the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]
@@ -130,7 +130,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     quarantined: Reasons = Reasons()
     """Datasets that the run quarantined."""
     held: Reasons = Reasons()
-    """Datasets that were ready, but the job publishes all or none."""
+    """Datasets that were ready but not published, because the job publishes all or none."""
     reasons: Reasons = Reasons()
     """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
@@ -141,21 +141,21 @@ def put_record(store: JobStore, record: RunRecord) -> None:
     """Put the record of an ended run, durably.
 
     Raises:
-        DistcommitError: if it cannot be written, or the epoch has a record.
+        DistcommitError: if the record cannot be written, or the epoch has one already.
     """
     _put(store, record_name(record.epoch), record, record.run_id)
 
 
 def put_beginning(store: JobStore, beginning: RunBeginning) -> None:
-    """Put the record of a start, durably; raises DistcommitError if that fails or it exists."""
+    """Put the record of a run's start, durably. Raise DistcommitError if that fails or the record exists."""
     _put(store, record_name(beginning.epoch, BEGUN), beginning, beginning.run_id)
 
 
 def put_cancel(store: JobStore, request: CancelRequest) -> bool:
-    """Put a request to end a run; return False if there is one.
+    """Put a request to end a run; return False if the run has a request already.
 
     Raises:
-        DistcommitError: if it cannot be written.
+        DistcommitError: if the request cannot be written.
     """
     try:
         _put(store, record_name(request.epoch, CANCEL), request, "")
@@ -181,12 +181,12 @@ def _put(store: JobStore, name: str, document: msgspec.Struct, run_id: str) -> N
 
 
 def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None:
-    """Return a run's record, or None; raises UnknownVersionError or CorruptError."""
+    """Return the record of an ended run, or None. Raise UnknownVersionError or CorruptError."""
     return _read(fs, store_root, record_name(epoch), RunRecord, RECORD_VERSION, "the record of a run")
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """Return the record of a start, or None; raises UnknownVersionError or CorruptError."""
+    """Return the record of a run's start, or None. Raise UnknownVersionError or CorruptError."""
     name = record_name(epoch, BEGUN)
     return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 
@@ -194,7 +194,7 @@ def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning 
 def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | None:
     """Return the request to end a run, or None.
 
-    An unreadable one counts as an unknown user's.
+    An unreadable request counts as the request of an unknown user.
     """
     name = record_name(epoch, CANCEL)
     try:

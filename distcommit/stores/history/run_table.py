@@ -53,7 +53,7 @@ class RowKind(StrEnum):
     DATASET = "dataset"
     """A dataset from seal (start, or 0) to publication (end, or 0), with its commits and its share of requests."""
     OUTCOME = "outcome"
-    """A dataset's outcome in the run, of which the last phase's counts."""
+    """A dataset's outcome in the run. If several phases recorded one, the outcome of the last phase counts."""
 
 
 class DatasetOutcome(StrEnum):
@@ -64,11 +64,11 @@ class DatasetOutcome(StrEnum):
     PUBLISHED = "published"
     """All planned work units are published."""
     PARTLY_PUBLISHED = "partly published"
-    """Some planned work units."""
+    """Some planned work units are published."""
     UNCHANGED = "unchanged"
-    """No new records."""
+    """The dataset had no new records."""
     HELD = "held"
-    """Unpublished, because the job publishes all or none."""
+    """The dataset is not published, because the job publishes all or none."""
     FAILED = "failed"
     """Nothing was committed, because of a failure."""
     POSTPONED = "postponed"
@@ -89,34 +89,34 @@ class TaskIdentity(msgspec.Struct, frozen=True):
     phase: str
     """Phase of the run."""
     task: int
-    """Number in the phase."""
+    """Number of the task in the phase."""
     writer: str
-    """32 hexadecimal digits of the attempt, which begin the names of its task-state files."""
+    """Id of the task attempt, 32 hexadecimal digits, with which the names of its task-state files begin."""
     host: str = ""
     """Host of the task."""
     pid: int = 0
     """Process id of the Python worker."""
     daemon_pid: int = 0
-    """The worker's parent, one for each executor."""
+    """Process id of the worker's parent, of which each executor has one."""
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A row with times in milliseconds since 1970, by the task's machine."""
+    """A row of the table. Times are milliseconds since 1970, by the clock of the task's machine."""
 
     row_kind: RowKind
-    """What it describes."""
+    """Kind of the row."""
     dataset: str = ""
-    """Empty for a task or a commit pass."""
+    """URN of the dataset; empty for a task or a commit pass."""
     bucket: int = -1
     """Bucket of the dataset, in an OUTCOME row; otherwise -1."""
     began_ms: int = 0
-    """0 if unknown."""
+    """Start; 0 if unknown."""
     ended_ms: int = 0
-    """0 if unknown."""
+    """End; 0 if unknown."""
     outcome: DatasetOutcome = DatasetOutcome.NONE
     """Outcome of the dataset in the run."""
     kind: str = ""
-    """Kind of the problem, such as `failed`; empty for none."""
+    """Kind of the problem, such as `failed`; empty if there is none."""
     reason: str = ""
     """Reason of the problem."""
     counts: RunCounts = RunCounts()
@@ -136,7 +136,6 @@ class TaskRows(msgspec.Struct, frozen=True):
 
     @property
     def datasets(self) -> list[TableRow]:
-        """Rows on the attempt's own datasets."""
         return [row for row in self.rows if row.row_kind is RowKind.DATASET]
 
 
@@ -163,10 +162,11 @@ def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) 
 def read_run_table(
     fs: FileSystem, store_root: str, run_id: str, on_error: Callable[[DistcommitError], None] | None = None
 ) -> Iterator[TaskRows]:
-    """Yield each attempt's rows, the last phase first; of several outcomes of a dataset the first counts.
+    """Yield each attempt's rows, the last phase first. If a dataset has several outcomes, the first one counts.
 
     Args:
-        on_error: receives errors of files, which are skipped; None to raise UnknownVersionError or CorruptError.
+        on_error: called with the error of each unreadable file, which is then skipped. If None, the UnknownVersionError
+            or CorruptError is raised.
     """
     folder = run_table_folder(store_root, run_id)
     names = [entry.name for entry in fs.list_folder(folder) if run_table_phase(entry.name) in PHASES]
@@ -214,7 +214,6 @@ def encode_task_rows(rows: TaskRows) -> bytes:
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Return an array of integers or text without nulls."""
     if kind != pa.string():
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
     texts = [value.encode() for value in values]
@@ -223,7 +222,7 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def decode_task_rows(data: bytes, path: str) -> TaskRows:
-    """Decode a file; raises UnknownVersionError or CorruptError."""
+    """Return the rows in a file. Raise UnknownVersionError or CorruptError."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:

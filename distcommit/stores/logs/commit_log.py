@@ -27,13 +27,13 @@ from distcommit.stores.logs.segment_format import Segment, checksum_in, encode_s
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 32
-"""Segments above the newest checkpoint that always cause a new one."""
+"""Number of segments above the newest checkpoint at which any log gets a new checkpoint."""
 _CHEAP_EVERY, _DATASETS_A_SEGMENT = 8, 32
 _TRIES = 3
 
 
 class PutIfAbsent(IoRequest):
-    """A put, batched with puts of other logs."""
+    """A put of a segment, batched with puts of other logs."""
 
     def __init__(self, fs: FileSystem, path: str, data: bytes) -> None:
         self._fs, self._path, self._data = fs, path, data
@@ -79,7 +79,7 @@ class CommitLog(LogView):
         self._durable_to = 0
 
     def create(self, beginning: Checkpoint | None = None) -> None:
-        """Create the log with a checkpoint as segment 1, so that one without segments is damaged.
+        """Create the log with a checkpoint as segment 1, so that a log without segments counts as damaged.
 
         Idempotent; durable after a sync of the parent folder.
         """
@@ -95,9 +95,9 @@ class CommitLog(LogView):
                     raise
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
-        """Append the records that `decide` returns, until it returns None; return that state.
+        """Append the records that `decide` returns, until it returns None; return the state at that point.
 
-        It is durable, including other writers' records, and was read in this call.
+        The returned state is durable, including other writers' records, and was read in this call.
 
         `decide` is called on the last known state, and again after each put, whatever its result: a put counts only if
         the state shows its effect. So it must depend on the state alone, and return None once the effect is there or
@@ -156,11 +156,6 @@ class CommitLog(LogView):
                 ) from error
 
     def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
-        """Return a state and the record decided on it.
-
-        This is the last known state if a valid record is decided there, otherwise (and with `refresh`) a refreshed one,
-        where the record may be None or invalid.
-        """
         fold = self.refresh() if refresh else self.latest()
         record = decide(fold)
         if refresh or (record is not None and valid(record, fold)):
@@ -187,9 +182,9 @@ class CommitLog(LogView):
             self._fs.delete(f"{self.folder}/{segment_name(number)}")
 
     def sweep_temporary(self) -> None:
-        """Delete crashed writers' temporary files, as last listed.
+        """Delete the temporary files of crashed writers in the last listing.
 
-        A live writer's put then fails, and it decides again.
+        If the file of a live writer is deleted, its put fails, and the writer decides again.
         """
         self.latest()
         for name in self._temporary:
@@ -203,12 +198,6 @@ class CommitLog(LogView):
             self._durable_to = durable_to
 
     def _putting(self, path: str, data: bytes) -> BatchedWork[bool]:
-        """Put a segment above durable ones; return whether this put owns the number.
-
-        Raises:
-            NotPutError: if it was certainly not put.
-            OSError: if that is unknown.
-        """
         try:
             yield from self.make_durable()
         except OSError as error:

@@ -48,8 +48,8 @@ class LogCommitStepStore(CommitStepStore):
     with the stored watermark at the seal, and takes effect in the record that closes the sequence.
 
     `commit` quarantines a sequence with a lost step, and a sequence that processes of `max_attempts` epochs failed to
-    replay. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
-    limit. An outage of the target does not count.
+    replay. `get_commit_sequence` returns None for it until it is released. The process that sealed a sequence may retry
+    without limit. An outage of the target does not count as a failure.
 
     A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
 
@@ -57,7 +57,7 @@ class LogCommitStepStore(CommitStepStore):
         fs: file system of all folders.
         folder: folder of the stores.
         context: file system and roots of file steps.
-        buckets: logs per job, for new stores.
+        buckets: number of bucket logs of a new store.
         max_attempts: failed replays of a sequence before it is quarantined, like a job's `replay.max_attempts`.
     """
 
@@ -89,8 +89,6 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """Return whether the job's store exists or, with `urn`, whether the dataset has an open sequence; does not
-        fence."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -245,7 +243,6 @@ class LogCommitStepStore(CommitStepStore):
         return self._state(store, urn).sequence
 
     def _state(self, store: str, urn: str) -> DatasetState:
-        """Return a dataset's state, without fencing."""
         opened = self._open.get(store)
         if opened is not None:
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()

@@ -1,4 +1,4 @@
-"""Corrupt logs, whose rest a rebuild sets aside before it restores lost newest segments from published files."""
+"""Corrupt logs: a rebuild sets their unreadable tail aside before it restores lost segments from published files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def is_corrupt(log: CommitLog) -> bool:
-    """Return whether a segment is damaged or missing; raises UnknownVersionError."""
+    """Return whether a segment of the log is damaged or missing. Raise UnknownVersionError."""
     try:
         log.refresh()
     except UnknownVersionError:
@@ -26,7 +26,7 @@ def is_corrupt(log: CommitLog) -> bool:
 
 
 def fold_readable_part(log: CommitLog) -> Fold:
-    """Return the state of the readable part; raises UnknownVersionError."""
+    """Return the state of the log's readable part. Raise UnknownVersionError."""
     if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()
@@ -42,9 +42,8 @@ def fold_readable_part(log: CommitLog) -> Fold:
 def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
     """Move all segments above the readable part of a log to `set_aside` in the store.
 
-    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next
-    call resumes. Until all segments are moved the log cannot be read, because none of the segments to move is a
-    readable checkpoint.
+    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next call
+    resumes, because the log stays unreadable until all segments are moved.
 
     Returns:
         the paths of the moved segments.

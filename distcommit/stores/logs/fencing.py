@@ -33,7 +33,7 @@ OTHER_STAGING = (
     " store rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files"
     " is quarantined then, to be released"
 )
-"""Remedy for another staging folder than earlier runs'."""
+"""Remedy for a staging folder that is not the one of earlier runs."""
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
@@ -63,9 +63,9 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore, *, read_only: bool = False) -> None:
-    """Check that neither store nor output is older, and claim the folders; raises the errors of `begin_run`.
+    """Check that neither the store nor the output is older than the other, and claim the folders.
 
-    `read_only`: only compare claims.
+    If `read_only`, only compare claims. Raises the errors of `begin_run`, but for fencing.
     """
     problem = older_output(store)
     if problem:
@@ -104,10 +104,11 @@ def require_newest(store: JobStore, *, read_only: bool = False) -> None:
 
 
 def take_ownership_of_folders(store: JobStore, *, read_only: bool = False) -> None:
-    """Claim staging and output for the job. `read_only`: only compare existing claims.
+    """Claim staging and output for the job. If `read_only`, only compare existing claims.
 
     Raises:
-        ConfigurationError, StaleStoreError: if they are another job's or store's, or a folder is inside another job's.
+        ConfigurationError, StaleStoreError: if staging or output belongs to another job or store, or a folder of the
+            job is inside a folder of another job.
     """
     require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
@@ -116,10 +117,10 @@ def take_ownership_of_folders(store: JobStore, *, read_only: bool = False) -> No
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
-    """Mark the run's end in the output. `clean`: no sequence is open.
+    """Mark the run's end in the output, as `clean` if no sequence is open.
 
-    Without a recorded CUT nothing is marked. So a copy of the store from during the run lacks an end that the output
-    has, and is detected. An OSError is only logged.
+    If the job log has no CUT of the run's end, nothing is marked. So a store copy that was made during the run lacks an
+    end that the output has, and is detected. An OSError is only logged.
     """
     try:
         fold = store.job_log().refresh()
@@ -132,11 +133,11 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
 
 
 UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
-"""`newer_runs` after an interrupted rebuild, which the same command resumes."""
+"""Result of `newer_runs` after an interrupted rebuild, which the same command resumes."""
 
 
 def newer_runs(store: JobStore) -> str:
-    """Describe the output's runs that the store does not know; empty for none.
+    """Describe the runs in the output that the store does not know; empty if there are none.
 
     Call it after the fence, because a rebuild marks before it fences, and before the log is read, because a run marks
     after its records.
@@ -156,7 +157,7 @@ def newer_runs(store: JobStore) -> str:
 
 
 def older_output(store: JobStore) -> str:
-    """Describe the store's runs that the output does not know; empty for none.
+    """Describe the runs in the store that the output does not know; empty if there are none.
 
     The log is read before the markers, because a run marks before its CUT.
     """
@@ -172,8 +173,8 @@ def older_output(store: JobStore) -> str:
 
 
 def is_other_staging(store: JobStore) -> bool:
-    """Return whether pending sequences have their files in another staging folder, such as an unmounted disk; here they
-    would count as lost.
+    """Return whether pending sequences have their files in another staging folder, such as an unmounted disk. A run
+    with this folder would take the files for lost.
 
     Logs are read only if the folder is unclaimed, and an unreadable one counts as pending.
     """
@@ -236,7 +237,7 @@ def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
 
 
 def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:
-    """Raise FencedError if a newer run has fenced the log, or it has ended."""
+    """Raise FencedError if a newer run has fenced the log, or the log has ended."""
     if fold.fence_epoch > epoch:
         raise FencedError(
             "a newer run has fenced this one",

@@ -1,8 +1,8 @@
-"""Log anchors: recorded heads that show whether a bucket log has lost its newest segments.
+"""Log anchors: recorded heads (newest segments), which show whether a bucket log has lost its newest segments.
 
-A run records them in the job log after replay and at its end (CUT), an operator command for each log that it has
-changed (HEADS). Every writer of a bucket first checks the segment of its last recorded head. The model is
-`tests/spec/anchor_model.py`.
+A run records the heads in the job log after replay and at its end (CUT). An operator command records the head of each
+log that it has changed (HEADS). Every writer of a bucket first checks the segment of its last recorded head. The model
+is `tests/spec/anchor_model.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from distcommit.stores.state.task_states import PastStates
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
-    """Return a bucket log's state; read the job log before.
+    """Refresh a bucket log and return its state. The caller must have read the job log before.
 
     Raises:
         LostTailError: if the log lacks its newest recorded head.
@@ -49,12 +49,12 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 
 
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
-    """Check that a bucket's log has lost no segments; raises the errors of `require_head`.
+    """Check that a bucket's log has lost no segments, and return its state. Raises the errors of `require_head`.
 
-    If its newest run died, or no run has checked the bucket since, the log must also contain every sequence that this
-    run published.
+    If the newest run of the log died, or no run has checked the bucket since, the log must also contain every sequence
+    that this run published.
 
-    `past`: shared by all buckets.
+    `past` can be shared by all buckets.
     """
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
     is_whole = head.is_complete if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
@@ -100,11 +100,11 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, actual: str) -> Lo
 
 
 def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_epoch: int) -> None:
-    """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
+    """Check, after a crash, that the output contains the effects of sequences that dead runs have finished in a bucket.
 
     Args:
-        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
-            because users may delete them.
+        ended_epoch: epoch of the newest run that has marked its end in the output. Effects up to this epoch are not
+            checked, because users may delete them.
 
     Raises:
         StaleStoreError: if an effect is missing.
@@ -141,7 +141,7 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
     """Record the heads after replay.
 
     Args:
-        heads: durable, of buckets that this run has fenced and checked.
+        heads: durable heads of the buckets that this run has fenced and checked.
 
     Returns:
         the epoch of the previous run if the job log lacks its end, else 0.
@@ -181,7 +181,6 @@ def discard_heads(store: JobStore, epoch: int, user: str) -> None:
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
-    """Yield durable heads of readable bucket logs."""
     for bucket in range(store.buckets):
         with suppress(CorruptError):
             log = store.bucket_log(bucket)
@@ -197,7 +196,7 @@ def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
     When the block ends, also by an exception, a changed head is durable and recorded in the job log.
 
     Raises:
-        LostTailError: if the log has lost segments; nothing was done.
+        LostTailError: if the log has lost segments. Nothing was changed.
         ConflictError: if the number of buckets was changed, or a change is in progress.
     """
     with many_by_hand(store, user) as open_log:

@@ -16,10 +16,10 @@ from distcommit.stores.logs.segment_format import Segment, decode_segment
 
 
 class LogView:
-    """A log's state, which `refresh` continues.
+    """The state of a log as this process has read it. `refresh` brings it up to date.
 
     Args:
-        folder: created by the job store.
+        folder: folder of the log, created by the job store.
     """
 
     def __init__(self, fs: FileSystem, folder: str) -> None:
@@ -34,9 +34,10 @@ class LogView:
     def refresh(self) -> Fold:
         """Return the state after at least all segments that existed at the call.
 
-        It is valid only if a listing after its last read shows no segment above it, and still shows the checkpoint that
-        it started from. Then no newer checkpoint existed, so none of its segments can have been deleted and written
-        again by a zombie. A segment of this writer is not read: the listing that shows it comes after all reads.
+        The state is valid only if a listing after the last read shows no newer segment, and still shows the checkpoint
+        that the state starts from. Then no newer checkpoint existed, so none of its segments can have been deleted and
+        written again by a zombie. A segment of this writer is not read: the listing that shows it comes after all
+        reads.
 
         Raises:
             CorruptError: if a segment is truncated, foreign or missing.
@@ -71,18 +72,18 @@ class LogView:
                 missing_before = (missing, len(listed))
 
     def latest(self) -> Fold:
-        """Return the last state, or refresh.
+        """Return the state of the last `refresh`; refresh if there is none or it failed.
 
-        It may be outdated. Call it right after a refresh, or to append, which fails on an outdated state.
+        The state may be outdated. Call this right after a refresh, or to append, which fails on an outdated state.
         """
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
-        """Return the head at the last `refresh`."""
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:
-        """Return whether the log had this segment at the last `refresh`, or a later checkpoint."""
+        """Return whether the log had this segment at the last `refresh`. Below the newest checkpoint, a deleted or
+        unreadable segment counts as present."""
         if head.number > self._last:
             return False
         if head.number in self._checksums:
@@ -94,7 +95,7 @@ class LogView:
         return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
-        """Yield all present segments in order, an unreadable one as its error.
+        """Yield the number of each present segment in order, with the segment or, if it is unreadable, the error.
 
         Segments deleted meanwhile are skipped, and the state does not change.
         """
@@ -118,7 +119,7 @@ class LogView:
         return fold
 
     def _read_from_newest_checkpoint(self, listed: set[int]) -> int | None:
-        """Fold from the newest listed checkpoint; return a missing segment's number, or None."""
+        """Read the state from the newest listed checkpoint on. Return the number of a missing segment, or None."""
         above: list[tuple[int, Segment]] = []
         self._fold = None
         number = max(listed, default=1)

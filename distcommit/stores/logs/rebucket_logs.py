@@ -1,10 +1,10 @@
 """Rebucketing: give a job another number of buckets, or other names or commit groups of datasets.
 
-All logs of the generation are ended, new ones start with their state, then the job log switches. The model is
-`tests/spec/generation_model.py`.
+All logs of the current generation are ended, new logs start with their state, then the job log names the new
+generation. The model is `tests/spec/generation_model.py`.
 
-After a crash any process can resume: it takes a new epoch and continues the recorded move. A fenced one can neither end
-a log nor switch, and every process creates the same new logs.
+After a crash any process can resume: it takes a new epoch and continues the recorded move. A fenced process can neither
+end a log nor switch, and every process creates the same new logs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
 
     Args:
         store: the store in its current generation, with the new grouping of datasets.
-        move: the target.
+        move: the requested buckets and names.
         run_id: unique id of this command.
         report_step: called with each step as it starts.
 
@@ -85,8 +85,9 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         the result, with the store in its new generation; durable.
 
     Raises:
-        ConflictError: if a dataset is not idle, or a stopped dataset would get another name; then logs have at most new
-            fences. Also if another move is in progress, the store's generation is not current, or a log can't be ended.
+        ConflictError: if a dataset is not idle, or a stopped dataset would get another name. The logs then have at most
+            new fences. Also if another move is in progress, the store's generation is not current, or a log can't be
+            ended.
         ConfigurationError: if the job's sink names no commit group for a dataset.
         FencedError: if another process has fenced the job meanwhile. If that process does not resume the move, repeat
             this command.
@@ -210,7 +211,6 @@ def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
 
 
 def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
-    """Record the move in the job log, so that no run can start; return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
     make_beginnings = partial(
         next_log_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
@@ -235,11 +235,10 @@ def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
 
 
 def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
-    """Create the new logs, durably; return their number of datasets.
+    """Create the new logs, durably; return the number of datasets in them.
 
     Raises:
-        CorruptError: if a log has other content, from a backup or another program, which would count after the switch.
-            If another process has switched already, the error of `require_fence` comes first.
+        CorruptError: if a log has other content, which would be valid after the switch.
     """
     logs = _logs(after, epoch)
     make_beginnings = partial(next_log_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
@@ -272,11 +271,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
 def _rename_schemas(
     after: JobStore, ended: Sequence[Fold], beginnings: list[Checkpoint], named_now: NamedNow
 ) -> dict[str, SchemaIds]:
-    """Copy schemas to new dataset names, and return their ids.
-
-    Their numbers contain the newest epoch in the ended logs, which never changes, so a process that resumes writes the
-    same copies.
-    """
+    """Copy schemas to new dataset names; return the ids of the copies. A resuming process writes the same copies."""
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_states = [state for beginning in beginnings for state in beginning.datasets]
     return put_copies(after, plan_copies(after, before, renamed_states, named_now, beginnings[0].fence_epoch))

@@ -27,9 +27,9 @@ def record_changed_steps(
 
     Args:
         executed: the sequences as they were executed.
-        loaded: their steps after the execution.
-        failed: error of each failed sequence; if a change cannot be recorded, its error replaces the sequence's,
-            unless a step is lost.
+        loaded: the steps of the sequences after the execution.
+        failed: error of each failed sequence. If a change cannot be recorded, that error replaces the error of the
+            sequence, unless a step is lost.
 
     Returns:
         the sequences with a recorded change. Their commits have made progress and do not count as failed attempts.

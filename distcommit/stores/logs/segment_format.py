@@ -47,7 +47,7 @@ class Segment:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Encode; raises DistcommitError if the record is too large to be decoded."""
+    """Return the bytes of a segment. Raise DistcommitError if the record is too large to be decoded."""
     raw = _encoder.encode(segment.record)
     if len(raw) >= _MAX_RAW_BYTES:
         raise DistcommitError(
@@ -101,7 +101,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
 
 
 def checksum_in(data: bytes) -> str:
-    """Return the checksum of record and writer; empty if there is none."""
+    """Return the checksum in the header of a segment's bytes; empty if there is no valid header."""
     header = _HEADER.match(data)
     return header["sum"].decode() if header else ""
 

@@ -1,4 +1,4 @@
-"""The end of a sequence of the commit step store."""
+"""The end of a commit sequence of `LogCommitStepStore`: closed, quarantined or failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenStore:
         run_id: id under which the logs are fenced.
         epoch: epoch that the logs are fenced for.
         logs: logs of the buckets by number.
-        unfenced: buckets whose log was corrupt when it had to be fenced; fenced before their next use.
+        unfenced: buckets whose log was corrupt when the job was fenced. Each is fenced before its next use.
         unsealed: steps that are not sealed yet, in execution order by dataset URN.
     """
 
@@ -45,7 +45,7 @@ class OpenStore:
 
 @dataclass(slots=True)
 class SequenceEnd:
-    """Records the end of one sealed sequence in its bucket's log.
+    """The end of one sealed sequence, to be recorded in its bucket's log.
 
     Attributes:
         opened: the store, with the epoch that ends the sequence.
@@ -81,7 +81,7 @@ class SequenceEnd:
         self._count_failure(reason, for_good=True, max_attempts=1)
 
     def lose(self, error: LostError) -> LostError:
-        """Quarantine a sequence with a lost step; return the error."""
+        """Quarantine a sequence with a lost step; return the error to raise."""
         add_ids(error, bucket=self.bucket)
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
@@ -105,7 +105,7 @@ class SequenceEnd:
     ) -> DistcommitError:
         """Record changed steps, count a failed replay once per epoch, and return the error.
 
-        The sealing process's commits, outages and recorded changes do not count.
+        Failures in the process that sealed the sequence, outages, and failures with recorded changes do not count.
         """
         opened, name = self.opened, self.name
         failed = {name: error}
@@ -127,7 +127,6 @@ class SequenceEnd:
         return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
 
     def _record_changes(self, steps: Sequence[CommitStep], failed: dict[SequenceName, DistcommitError]) -> bool:
-        """Return whether a change was recorded; otherwise its error replaces the sequence's."""
         executed = {self.name: self.executed}
         progressed = run_alone(record_changed_steps(self.log, self.opened.epoch, executed, {self.name: steps}, failed))
         recorded = self.log.latest().sequence(self.name)

@@ -14,15 +14,12 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def require_published_replacement(store: JobStore, sequence: SealedSequence, *, is_revoking: bool) -> None:
-    """Check that the tombstone of a sequence that replaces files is published. If it compacts files, all of its files
-    must be, because the tombstone supersedes the only other copy of their records.
+    """Check that the tombstone of a sequence that replaces files is published. If the sequence compacts files, all
+    of them must be published, because the tombstone supersedes the only other copy of their records.
 
-    If it is being abandoned, it is refused: an interrupted abandon may have deleted the tombstone or a new file, or do
-    so later. An abandon can always be repeated, because it only renames files. The model is
-    `tests/spec/replace_model.py`.
-
-    Args:
-        is_revoking: whether the sequence is being abandoned.
+    If the sequence is being abandoned, accept is refused, because an interrupted abandon may have deleted the tombstone
+    or a new file, or may do so later. The abandon can always be repeated, because the sequence only renames files. The
+    model is `tests/spec/replace_model.py`.
 
     Raises:
         ConflictError: if such a file is not published, or the sequence is being abandoned.

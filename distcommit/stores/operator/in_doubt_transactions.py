@@ -28,9 +28,9 @@ _NO_UNIT = "accepted"
 
 
 class InDoubt:
-    """The prepared transactions of a sequence. Their attempts get marker files, as attempts that may be aborted.
+    """The prepared transactions of a sequence. Their attempts get notes, like attempts that may have to be aborted.
 
-    While the sequence is open the markers have no effect, and they are deleted before the sequence is executed. Once
+    While the sequence is open the notes have no effect, and they are deleted before the sequence is executed. Once
     the sequence has ended, the next run of the job rolls the transactions back.
 
     Args:
@@ -38,7 +38,7 @@ class InDoubt:
         committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
 
     Raises:
-        OSError: if a marker cannot be written.
+        OSError: if a note cannot be written.
     """
 
     def __init__(self, store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]) -> None:
@@ -48,7 +48,8 @@ class InDoubt:
         self._notes = _note_attempts(store, bucket, self._steps) if self._steps else []
 
     def roll_back(self) -> Sequence[SinkCommitStep]:
-        """Roll back once the sequence has ended; return the steps for which that failed, whose markers stay."""
+        """Roll back once the sequence has ended; return the steps for which that failed. If any failed, the notes
+        stay."""
         remaining = [step for step in self._steps if not _roll_back(step)]
         if not remaining:
             remove_notes(self._store.fs, self._store.roots.staging, self._notes)

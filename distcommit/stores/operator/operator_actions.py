@@ -1,7 +1,7 @@
 """Operator actions on a dataset.
 
-Each is a record without epoch or fence, so it is possible beside a live run. Afterwards the log's new head is recorded
-(`stores.logs.log_anchors`).
+Each action is a log record without epoch or fence, so it is possible beside a live run. Afterwards the log's new head
+is recorded (`stores.logs.log_anchors`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RetryResult:
     """The result of `retry_all`.
 
     Attributes:
-        datasets: released datasets.
+        datasets: URNs of the released datasets.
         unreadable: error by bucket, of buckets that could not be read.
     """
 
@@ -59,7 +59,7 @@ class RetryResult:
 def release(
     store: JobStore, urn: str, action: Release, user: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
-    """Release a dataset by an action; with `accept`, return its steps."""
+    """Release a dataset by an action. Return the steps that `accept` could not roll back; empty for other actions."""
     match action:
         case Release.RETRY:
             retry(store, urn, user)
@@ -73,10 +73,10 @@ def release(
 
 
 def retry_all(store: JobStore, user: str) -> RetryResult:
-    """Let the next run replay quarantined datasets with all attempts, and read stopped ones.
+    """Let the next run replay all quarantined datasets with all attempts, and read all stopped datasets.
 
-    Datasets of unreadable buckets or being abandoned are left out. Idempotent. Raises ConflictError after or during a
-    change of buckets.
+    Datasets of unreadable buckets, and datasets that are being abandoned, are left out. Idempotent. Raises
+    ConflictError if the number of buckets was changed, or is being changed.
     """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:
@@ -101,8 +101,8 @@ def quarantine(store: JobStore, urn: str, user: str) -> None:
     """Quarantine a pending dataset whose sequence can never be finished.
 
     Raises:
-        ConflictError: if it is not pending, or held by a run that has not decided to publish; then the next run drops
-            the sequence.
+        ConflictError: if the dataset is not pending, or its sequence is held by a run that has not decided to publish.
+            The next run drops such a sequence.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         state = log.refresh().state_of(urn)
@@ -149,8 +149,8 @@ def accept(
 ) -> Sequence[CommitStep]:
     """Declare a quarantined sequence done, and move the watermark.
 
-    Unpublished data is lost, and so is data that an unfinished abandon has revoked, whose positions from
-    `not_published` are recorded as skipped. Prepared transactions are then rolled back.
+    Unpublished data is lost, and so is data that an unfinished abandon has revoked. The positions that `not_published`
+    returns are recorded as skipped. Prepared transactions are then rolled back.
 
     Returns:
         steps that could not be rolled back; the next run does that.
@@ -159,7 +159,7 @@ def accept(
         ConflictError: if the dataset is neither quarantined nor being abandoned, or accept would double or lose
             records: the sequence publishes only files, replaces others, and is being abandoned or lacks its published
             tombstone, or it compacts files and is not published as a whole. Nothing was changed.
-        OSError: if a marker cannot be written. Nothing was changed.
+        OSError: if a note of an attempt cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
@@ -246,8 +246,8 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, use
 
 
 def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
-    """Return whether these steps may be executed again. Call it before RESTORED is recorded, which lets runs try
-    them."""
+    """Allow withdrawn steps again; return False if a step does not support that. Call it before RESTORED is recorded,
+    after which runs may execute the steps."""
     try:
         for step in reversed(withdrawn):
             require_success(step_name(step), "allow", step.allow())
@@ -259,8 +259,8 @@ def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
 def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: str) -> None:
     """Set an idle dataset's watermark; None deletes it.
 
-    A run that has planned it cannot seal it any more. Moving back publishes records again, moving forward skips
-    records.
+    A run that has planned the dataset cannot seal it any more. Moving back publishes records again, moving forward
+    skips records.
 
     Raises:
         ConflictError: if the dataset has a sequence that is not done, or was changed in the meantime.
@@ -323,7 +323,6 @@ def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> No
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
-    """Append the action if the sequence has the required status; the returned state shows that."""
     return run_alone(
         log.settle(
             partial(next_log_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)

@@ -72,7 +72,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 
 
 def paused_by(fs: FileSystem, store_root: str) -> str:
-    """Return who paused the job; empty if it is not paused or unknown."""
+    """Return the user who paused the job; empty if it is not paused or the store cannot be listed."""
     try:
         paused = read_requests(fs, store_root).paused
     except OSError:
@@ -81,7 +81,7 @@ def paused_by(fs: FileSystem, store_root: str) -> str:
 
 
 def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
-    """Pause the job, durably; return False if it was paused.
+    """Pause the job, durably; return False if it was paused already.
 
     Raises:
         DistcommitError: if the store cannot be written.
@@ -90,7 +90,7 @@ def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
 
 
 def delete_pause(store: JobStore) -> bool:
-    """Resume the schedule, durably; return False if it was not paused; raises DistcommitError."""
+    """Resume the schedule, durably; return False if it was not paused. Raise DistcommitError."""
     folder = f"{store.roots.store}/{SCHEDULE}"
     try:
         deleted = store.fs.delete(f"{folder}/{PAUSED}")
@@ -102,10 +102,10 @@ def delete_pause(store: JobStore) -> bool:
 
 
 def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
-    """Request a run, durably; raises DistcommitError.
+    """Request a run, durably. Raise DistcommitError.
 
     Returns:
-        its name in `triggers`, until a service has taken it.
+        the request's name in `triggers`, which has it until a service has taken the request.
     """
     name = trigger_name(uuid.uuid4().hex)
     _put(store, name, ScheduleRequest(REQUEST_VERSION, user, at_ms))
@@ -113,7 +113,7 @@ def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
 
 
 def delete_triggers(fs: FileSystem, store_root: str, names: Iterable[str]) -> None:
-    """Delete requests of runs that have begun; raises OSError."""
+    """Delete the requests that runs have begun for. Raise OSError."""
     for name in names:
         fs.delete(f"{store_root}/{SCHEDULE}/{name}")
 

@@ -1,8 +1,8 @@
 """Copies of stored schemas for renamed datasets.
 
-As merged datasets may have the same numbers, each copy gets a new one, with the epoch of the move, which no run has.
-Copies keep the order, so the newest stays current, and are durable before a log names them. A repeated move keeps
-existing files.
+Merged datasets may have the same schema numbers. So each copy gets a new number from the epoch of the move, which no
+run has. Copies keep their order, so the newest stays current, and are durable before a log names them. A repeated move
+keeps existing files.
 
 Ids of a registry are not copied.
 """
@@ -38,7 +38,7 @@ class SchemaCopy:
 
     Attributes:
         dataset_urn: the new name.
-        schemas: ids by converter under the new name.
+        schemas: schema ids under the new name, by converter.
         documents: schemas to put, by path.
     """
 
@@ -78,7 +78,7 @@ def plan_copies(
 
 
 def put_copies(store: JobStore, copies: list[SchemaCopy]) -> dict[str, SchemaIds]:
-    """Put the copies, durably; return ids by new name.
+    """Put the copies, durably; return the schema ids by new dataset name.
 
     Raises:
         CorruptError: if a file with other content exists.
@@ -119,7 +119,7 @@ def _copy_of(
 
 
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:
-    """Return a converter's schemas by id; None for ids of a registry."""
+    """Return a converter's schemas by id; None for ids of a registry and lost schemas."""
     by_urn: dict[int, Mapping[str, Any] | None] = {}
     folder = schema_folder(store.roots.store, source.dataset_urn, converter)
     for number in source.schemas.get(converter, ()):

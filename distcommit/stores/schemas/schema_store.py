@@ -55,7 +55,7 @@ def schema_folder(store_root: str, dataset_urn: str, converter: str) -> str:
 
 
 def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
-    """Return a schema, or None; raises CorruptError or UnknownVersionError."""
+    """Return a schema; None if the file does not exist. Raise CorruptError or UnknownVersionError."""
     try:
         data = fs.read(path)
     except FileNotFoundError:
@@ -72,7 +72,7 @@ class SchemaStore:
         store_root: folder of the store.
         epoch: the run's epoch.
         keeps_unsealed: whether schemas of runs that sealed nothing are kept, because a late attempt of this run's
-            recovery may still seal what a killed run had finished.
+            recovery may still seal finished work units of a killed run.
         read: cached schemas by path; they never change.
     """
 
@@ -94,7 +94,6 @@ class _DatasetSchemas:
     folder: str
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
-        """Return a schema; raises CorruptError if it is lost or altered."""
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
             stored_schema = read_stored_schema(self.store.fs, path)
@@ -115,7 +114,7 @@ class _DatasetSchemas:
         """Put the successor of schema `after`, durably, unless another task has put one.
 
         Returns:
-            the number and its stored schema.
+            the number, and the schema stored under it.
 
         Raises:
             ConfigurationError: if the run's numbers are used up.

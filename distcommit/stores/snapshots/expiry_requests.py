@@ -32,8 +32,8 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
         version: format version.
         cutoff_ms: files published before this time expire, in milliseconds since 1970.
         requested_ms: time of the request, in milliseconds since 1970.
-        requested_by: the user.
-        after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
+        requested_by: the user who requested it.
+        after_epoch: epoch of the newest run at that time. Readers of snapshots of epochs up to this one may miss files.
     """
 
     version: int
@@ -44,7 +44,7 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
 
 
 def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str) -> ExpiryRequest:
-    """Record a request durably, with the newest epoch; raises DistcommitError or OSError."""
+    """Record a request durably, with the newest epoch, and return it. Raise DistcommitError or OSError."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     epoch = store.job_log().refresh().fence_epoch
     cutoff = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, user, epoch)
@@ -57,7 +57,7 @@ def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str
 
 
 def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest request, or None; raises CorruptError or UnknownVersionError."""
+    """Return the newest request, or None. Raise CorruptError or UnknownVersionError."""
     fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     newest = max(_numbers(fs, folder), default=None)
     if newest is None:
@@ -67,7 +67,7 @@ def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest readable request, or None."""
+    """Return the newest request; None if there is none or it cannot be read."""
     try:
         return newest_expiry_request(store)
     except (DistcommitError, OSError) as error:
@@ -76,10 +76,10 @@ def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> str:
-    """Return a note for an error about missing files; empty if none expired.
+    """Return a note for an error about missing files; empty if they have not expired.
 
     Args:
-        is_older: whether they are older than a cutoff.
+        is_older: returns whether the files are older than the cutoff of a request.
     """
     cutoff = readable_expiry_request(store)
     if cutoff is None or not is_older(cutoff):

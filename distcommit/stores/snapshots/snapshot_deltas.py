@@ -57,13 +57,13 @@ def published_datasets(fold: Fold) -> dict[str, DatasetSnapshot]:
 
 
 def checksum_of(datasets: Mapping[str, DatasetSnapshot]) -> str:
-    """Return a checksum without order: 16 hexadecimal digits."""
+    """Return a checksum of datasets in any order, as 16 hexadecimal digits."""
     total = sum(xxh3_64_intdigest(_ENCODER.encode(item)) for item in datasets.items())
     return f"{total % 2**64:016x}"
 
 
 def read_chain(fs: FileSystem, store_root: str, bucket_snapshot: BucketSnapshot) -> dict[str, DatasetSnapshot]:
-    """Return done epoch and watermark of a bucket's datasets.
+    """Return done epoch and watermark of a bucket's datasets, by dataset URN.
 
     Raises:
         FileNotFoundError: if a delta is missing.
@@ -105,9 +105,9 @@ def write_snapshot_entry(
     """Return a bucket's durable entry in the next snapshot, with a delta if a dataset has changed.
 
     Args:
-        former: the previous entry, if any.
-        log: fenced by the run and just refreshed.
-        decided: epochs with decided held sequences, read after the fence.
+        former: the bucket's entry in the previous snapshot, if any.
+        log: the bucket's log, fenced by the run and just refreshed.
+        decided: epochs that have decided to publish their held sequences, read after the fence.
 
     Raises:
         OSError: if the delta cannot be put.
@@ -142,7 +142,8 @@ def write_snapshot_entry(
 def _next_delta(
     store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
-    """Return the next delta and the names before it; a base if the chain cannot be read."""
+    """Return the next delta, and the names of the deltas before it. If the chain is full or cannot be continued, the
+    delta is a base."""
     base = SnapshotDelta(DELTA_VERSION, bucket, True, datasets)
     if former is None or not former.deltas or len(former.deltas) >= _MAX_CHAIN:
         return base, ()

@@ -42,7 +42,7 @@ class SnapshotBucket(msgspec.Struct, frozen=True):
     """A bucket in a snapshot.
 
     Attributes:
-        epoch: the run that wrote the entry, this run or an earlier one.
+        epoch: epoch of the run that wrote the entry.
         snapshot: the entry.
     """
 
@@ -56,7 +56,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     Attributes:
         version: format version.
         epoch: epoch of the run.
-        phase: which CUT of the run.
+        phase: the CUT of the run, after replay or at its end.
         run_id: the run's id.
         time_ms: time of the snapshot, in milliseconds since 1970; never before the parent's.
         generation: generation of the bucket logs.
@@ -84,7 +84,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
 
 def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
-    """Return the newest CUT, or None."""
+    """Return epoch and phase of the newest CUT, or None."""
     marked = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
     return max(((epoch, int(phase)) for epoch, phase in marked if epoch), default=None)
 
@@ -94,7 +94,7 @@ def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
 
 
 def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) -> SnapshotManifest | None:
-    """Return a manifest, or None; raises UnknownVersionError or CorruptError."""
+    """Return a manifest, or None. Raise UnknownVersionError or CorruptError."""
     path = snapshot_manifest_path(store_root, name)
     try:
         root = decode_document(fs.read(path), SnapshotManifest, SNAPSHOT_VERSION, "the manifest of a snapshot", path)
@@ -112,7 +112,7 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
-    """Yield valid manifests of kept snapshots, the newest first; raises UnknownVersionError or CorruptError."""
+    """Yield valid manifests of kept snapshots, the newest first. Raise UnknownVersionError or CorruptError."""
     name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
@@ -120,8 +120,8 @@ def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[Sna
 
 
 def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
-    """Return the newest snapshot's manifest, if it is valid, readable and of the store's generation; otherwise None
-    starts a new chain."""
+    """Return the newest snapshot's manifest. If it is missing, unreadable or of another generation, return None, so
+    that a new chain starts."""
     try:
         name = newest_snapshot_name(fold)
         root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
@@ -132,7 +132,6 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
 
 
 def prepare_snapshots(store: JobStore) -> None:
-    """Create missing folders, durably."""
     folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
     if file_system_at(store.fs, folder).has_folders and store.fs.status(folder) is None:
         store.fs.make_folders(folder)
@@ -146,10 +145,10 @@ def put_snapshot(
     recorded.
 
     Args:
-        phase: which CUT.
+        phase: the CUT, after replay or at the end.
         snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
             entry keeps the entry of the previous snapshot.
-        now_ms: milliseconds since 1970.
+        now_ms: present time, in milliseconds since 1970.
 
     Raises:
         DistcommitError: if the manifest cannot be put.
@@ -178,10 +177,8 @@ def put_snapshot(
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
-    """Return the next buckets, and whether the snapshot repeats the previous one.
-
-    It does if the new entries might show only a part of an all-or-none job's run.
-    """
+    """Return the next buckets, and whether the snapshot repeats the previous one, because new entries might show only a
+    part of an all-or-none job's run."""
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]
     repeats = any(entry.decided_open for entry in snapshots.values())

@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
-    """Delete all but the newest `keep` manifests, durably, then unused deltas.
+    """Delete all but the newest `keep` manifests, durably. Then delete unused deltas.
 
     Call it after a CUT; newer runs' files are not touched. If a valid manifest cannot be read, nothing is deleted,
     because its files are unknown.
 
     Args:
-        keep: snapshots to retain.
-        is_to_come: whether the run will put another, so that one less is retained.
+        keep: number of snapshots to retain.
+        is_to_come: whether the run will put another snapshot, so that one less is retained.
 
     Raises:
         DistcommitError, OSError: if a deletion fails; retained snapshots keep their files.
@@ -68,7 +68,8 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
 
 
 def delete_snapshots(store: JobStore) -> None:
-    """Delete all snapshots, durably, before files that they use; the next run starts a new chain."""
+    """Delete all snapshots, durably. Call it before files that they use are deleted. The next run starts a new
+    chain."""
     delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
@@ -86,7 +87,6 @@ class OldestSnapshot:
     _root: list[SnapshotManifest | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
-        """Return a dataset's done epoch; 0 if unknown."""
         if bucket not in self._known:
             self._known[bucket] = self._done_epochs(bucket)
         return self._known[bucket].get(urn, 0)

@@ -16,7 +16,7 @@ from distcommit.core.support.decoding import from_json
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding foreign bytes."""
+"""Errors that decoding foreign bytes raises."""
 
 _LABEL = b"xxh3 "
 _RESTORE = "restore the file from a backup"
@@ -24,7 +24,7 @@ _RESTORE = "restore the file from a backup"
 
 class _Version(msgspec.Struct):
     version: int
-    """Format version, read first."""
+    """Format version, decoded before the other fields."""
 
 
 def encode_document(document: msgspec.Struct) -> bytes:
@@ -43,7 +43,7 @@ def decode_document(
     error_id: str = "",
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document; the other arguments are for errors.
+    """Return the document in `data`. `subject`, `path`, `error_id` and `todo` are for errors.
 
     Raises:
         UnknownVersionError: if the document is undamaged and of another version.

@@ -1,6 +1,6 @@
 """Unreadable small files, set aside: store marker, newest settings, and claims.
 
-A run needs each, and `distcommit store rebuild` restores each from the others and the job file.
+A run needs each of these files. `distcommit store rebuild` restores each from the others and the job file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Unreadable(NamedTuple):
 
 
 def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
-    """Yield unreadable files beside the logs; reads only."""
+    """Yield the files beside the logs (newest settings and claims) that cannot be read."""
     try:
         read_settings(store)
     except (DistcommitError, OSError) as error:
@@ -49,7 +49,7 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Return whether bytes were altered, not of another version."""
+    """Return whether an error shows altered bytes, not another format version or an outage."""
     return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
 
 
@@ -67,18 +67,16 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
 
 
 def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
-    """Record that a file was restored, durably, by markers beside its copies in `set_aside`."""
+    """Record that a file was restored, durably, by an empty file beside each of its copies in `set_aside`."""
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 
 
 def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
-    """Return whether a repair died after setting the file aside; reads only."""
     return fs.status(path) is None and any(_copies_without_file(fs, roots, path))
 
 
 def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
-    """Yield copies in `set_aside` whose original was not restored."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         names = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()

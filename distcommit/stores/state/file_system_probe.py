@@ -13,7 +13,7 @@ from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 
 _PROBE_TRIES = 3
 NO_PUT = "put-if-absent (of two writers of one name, one must lose)"
-"""Missing ability of a file system that replaces files."""
+"""Description of the ability that a file system lacks if it replaces existing files."""
 
 
 def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, probe_id: str) -> None:
@@ -23,7 +23,7 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
     A kind of file system that was never tested is checked for all other abilities as well. If the store is on another
     file system than the output, both are checked.
 
-    A missing file repeats the probe, because another creator of the store may have deleted it.
+    If a file is missing, the probe is repeated, because another creator of the store may have deleted it.
 
     Raises:
         ConfigurationError: if an ability is missing.
@@ -93,7 +93,6 @@ def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) 
 
 
 def _full_problem(fs: FileSystem, roots: Sequence[str], name: str) -> ConfigurationError | None:
-    """Return the problem of a `ProbedFileSystem`, or None."""
     for part, root in {file_system_at(fs, root): root for root in reversed(roots)}.items():
         if not isinstance(part, ProbedFileSystem):
             continue

@@ -76,8 +76,6 @@ def _committed_of(state: DatasetState) -> str:
 
 
 def _find_attempt(store: JobStore) -> str:
-    """Describe data at a target, or return an empty text. The next run deletes such data, which requires the sink
-    settings of the attempt."""
     fs, staging = store.fs, store.roots.staging
     for run in fs.list_folder(staging):
         if not (run.is_folder and run.name.isdecimal()):

@@ -1,9 +1,9 @@
 """The job lock, which keeps healthy runs of one job apart; safety depends on epochs instead.
 
 Lock records are numbered and put if absent, and the newest is valid. The holder renews its lease by records. A
-contender takes over if the lease has expired, or its process on the same machine is dead.
+contender takes over if the lease has expired, or the holder's process on the same machine is dead.
 
-A run without the lock keeps such records in its own folder, as a sign of life.
+A run without the lock keeps such records in a folder of the run, as a sign of life.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class LockRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         owner_id: unique id of the holder.
-        run_id: its run.
-        host: its host name.
-        pid: its process id.
+        run_id: id of the holder's run.
+        host: host name of the holder.
+        pid: process id of the holder.
         process_start: start time of the process in kernel ticks, which distinguishes a reused process id.
         renewed_ms: time of this renewal, in milliseconds since 1970.
         lease_ttl_s: seconds from the renewal to the end of the lease.
@@ -54,15 +54,15 @@ class LockRecord(msgspec.Struct, frozen=True):
 
 
 class JobLock:
-    """Holds the lock of one job in a `with` block, and renews its lease in a thread.
+    """The lock of one job, held in a `with` block. A thread renews its lease.
 
     Args:
         run_id: id of the run that takes the lock.
         lease_ttl_s: seconds from the last renewal to the end of the lease.
-        shared: give a sign of life only, without excluding other runs.
+        shared: whether to give only a sign of life, without excluding other runs.
 
     Raises:
-        LockHeldError: on entering, if a live run holds the lock; with its run, host and last renewal.
+        LockHeldError: on entering, if a live run holds the lock. The error has its run, host and last renewal.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ def _renewal(holder: LockRecord, clock: Clock) -> str:
 
 
 def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
-    """Return lock holder and runs with a sign of life by run id, including dead ones; reads only."""
+    """Return the newest record of the lock holder and of each run with a sign of life, by run id, also of dead runs."""
     records = (_newest(fs, folder)[1] for folder in _folders(fs, store_root))
     return {holder.run_id: holder for holder in records if holder is not None}
 
@@ -161,7 +161,6 @@ def is_held(fs: FileSystem, store_root: str, clock: Clock) -> bool:
 
 
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether the holder seems alive from this machine."""
     if holder.released:
         return False
     if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
@@ -179,9 +178,9 @@ def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
 
 
 def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
-    """Take lock or sign of life from a late run, so that others can start; return whether that worked.
+    """Release the lock or sign of life of a late run, so that other runs can start; return whether that worked.
 
-    If the late run wakes, it continues until it is fenced, so this is safe.
+    This is safe: if the late run wakes, it continues until it is fenced.
     """
     for folder in _folders(fs, store_root):
         number, holder = _newest(fs, folder)
@@ -216,7 +215,6 @@ def _numbers(fs: FileSystem, folder: str) -> list[int]:
 
 
 def _process_start(pid: int) -> str:
-    """Return a process's start in kernel ticks; empty if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

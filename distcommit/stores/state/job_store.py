@@ -98,7 +98,7 @@ class JobStore:
     generation: int = 0
 
     def bucket_of(self, urn: str) -> int:
-        """Return the bucket of the dataset's state; the same in every process.
+        """Return the bucket that contains the dataset's state. Every process computes the same bucket.
 
         Raises:
             ConfigurationError: if the job's sink names no commit group for the dataset.
@@ -106,7 +106,6 @@ class JobStore:
         return self.groups.bucket_of(urn, self.buckets)
 
     def planning_bucket(self, urn: str) -> int:
-        """Return the bucket whose owner plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
@@ -131,8 +130,8 @@ def open_store(
     Args:
         fs: file system of all three roots.
         job: name of the job; a store belongs to one job.
-        buckets: number of buckets in the configuration; None for the store's number, or `DEFAULT_BUCKETS` for a new
-            one.
+        buckets: number of buckets in the configuration. If None, an existing store keeps its number, and a new one gets
+            `DEFAULT_BUCKETS`.
         create: whether to create a missing store, after a probe of the file system.
         lost_store_id: id of a lost store that the new one replaces.
 
@@ -140,8 +139,8 @@ def open_store(
         ConfigurationError: if there is no store, it belongs to another job, or it has another number of buckets. Also
             if its folders are not accessible, or the file system lacks an ability that the protocol needs.
         StaleStoreError: if a store must be created and its output was published from another one.
-        UnknownVersionError, CorruptError: if the marker cannot be read; or, in a later generation, if the job log
-            cannot.
+        UnknownVersionError, CorruptError: if the marker cannot be read, or if the job log cannot be read after
+            rebucketing.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -195,7 +194,8 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Check that the output is unclaimed and unpublished, because a new store would publish again.
+    """Check that the output is unclaimed and has no published files, because a new store would publish their records
+    again.
 
     Raises:
         StaleStoreError: if it has published files, or another store's claim.
@@ -220,7 +220,8 @@ def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
 
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
-    """Open any job's store for reading; raises ConfigurationError without one, UnknownVersionError or CorruptError."""
+    """Open the store of any job for reading. Raise ConfigurationError if there is none, UnknownVersionError or
+    CorruptError if it cannot be read."""
     path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
@@ -264,7 +265,7 @@ def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarke
 
 
 def put_marker(store: JobStore) -> None:
-    """Put the marker, durably, after the logs exist."""
+    """Put the marker, durably. Call it once the logs exist."""
     marker = StoreMarker(STORE_FORMAT, STORE_VERSION, store.job, store.buckets, store.store_id)
     store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
 
@@ -291,7 +292,7 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 
 
 def remove_store(fs: FileSystem, folder: str) -> None:
-    """Delete a store; partly deleted it cannot be opened, and the next creation finishes that."""
+    """Delete a store. A partly deleted store cannot be opened; the next creation finishes the deletion."""
     fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
     fs.delete(f"{folder}/{STORE_MARKER}")
     fs.sync([folder], folder)  # the store must be gone before any of its content is

@@ -60,7 +60,7 @@ def table_name(start: str, data: bytes) -> str:
 
 
 def check_table(data: bytes, path: str) -> bytes:
-    """Return the bytes if they match the name; raises CorruptError."""
+    """Return the bytes of a file. Raise CorruptError if they do not match the checksum in its name."""
     if not has_checksum(path, xxh3_64_hexdigest(data)):
         raise _corrupt(path, "bytes that do not match the checksum in the name")
     return data
@@ -98,7 +98,7 @@ def _branch_value(result: BranchResult) -> tuple[Any, ...]:
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:
-    """Decode rows; raises CorruptError."""
+    """Return the task states in a file. Raise UnknownVersionError or CorruptError."""
     stored = _read(data, path, TASK_STATE_SCHEMA)
     try:
         columns = {name: column.to_pylist() for name, column in stored.items() if name != "branches"}
@@ -155,7 +155,6 @@ def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Return a list, at a third of the cost of `to_pylist` for 64-bit integers."""
     code = _CODES.get(array.type)
     if not code or array.null_count:
         return list(array.to_pylist())
@@ -180,7 +179,7 @@ def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
-    """Decode plans, with work units in order; raises CorruptError."""
+    """Return the plans in a file, with work units in order. Raise UnknownVersionError or CorruptError."""
     stored = _read(data, path, PLAN_SCHEMA)
     try:
         units: dict[str, list[WorkUnit]] = {}

@@ -27,7 +27,7 @@ SETTINGS_VERSION = 1
 
 
 class RecordMark(StrEnum):
-    """Who may replace the recorded settings."""
+    """The processes that may replace the recorded settings."""
 
     ANNOUNCED = "announced"
     """A run may replace the settings; one that depends on them must put a newer document before it stores state."""
@@ -49,9 +49,9 @@ class RecordedSettings(msgspec.Struct, frozen=True):
     Attributes:
         version: format version.
         settings: fixed settings, as in the job file.
-        source_facts: facts that the source has reported of itself.
+        source_facts: facts that the source has reported about itself.
         unfixed_values: all values so far of settings that were not fixed.
-        mark: whether a run may, or must not, replace the settings.
+        mark: which processes may replace the settings; unset if no process has announced or excluded a replacement.
     """
 
     version: int
@@ -62,7 +62,7 @@ class RecordedSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
-    """Return the recorded settings, or empty ones; raises UnknownVersionError or CorruptError."""
+    """Return the recorded settings; empty if none are recorded. Raise UnknownVersionError or CorruptError."""
     return _newest_record(store)[1]
 
 
@@ -70,7 +70,7 @@ def require_settings(
     store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
 ) -> None:
     """Check that the job's fixed settings equal the recorded ones. A setting without a recorded value may have any
-    value. If nothing is committed, every setting may.
+    value. While nothing is committed, every setting may have any value.
 
     Raises:
         ConfigurationError: if settings differ; the text names each of them, the state that depends on them and the
@@ -95,7 +95,7 @@ def record_settings(
     Idempotent, also concurrently.
 
     Args:
-        settings: facts that the source has reported of itself.
+        settings: facts that the source has reported about itself.
         epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
             committed. 0 for an operator command, which replaces none and records its settings as final.
 
@@ -129,7 +129,7 @@ def record_settings(
 
 
 def replace_unreadable_settings(store: JobStore, fixed_settings: FixedSettings) -> str:
-    """Record settings, durably, above an unreadable document, whose path is returned.
+    """Record settings, durably, in a document after the unreadable newest one, and return the path of the latter.
 
     Raises:
         FileNotFoundError: if there is no document.
@@ -150,9 +150,8 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
 
     Args:
         settings: new values by name.
-        require_ownership: called after the newest document was read and before the next one is put. It raises if
-            another process has taken over the move. If a paused process puts its document after that, the number is
-            taken: the process that completed the move has put the same number.
+        require_ownership: called between reading the newest document and putting the next one. It raises if another
+            process has taken over the move. That process has put the same number, so a late put has no effect.
 
     Raises:
         DistcommitError: if they cannot be recorded; also the errors of `require_ownership`.
@@ -170,7 +169,6 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
 
 
 def _put(store: JobStore, number: int, updated: RecordedSettings) -> None:
-    """Put a document, unless that number exists or the temporary file was swept."""
     path = f"{_folder(store)}/{numbered_name(number)}"
     try:
         store.fs.make_folders(_folder(store))
@@ -221,7 +219,7 @@ def _changes(
 def _find_evidence(
     store: JobStore, recorded: RecordedSettings, changes: Mapping[str, tuple[str, FixedSetting]], epoch: int = 0
 ) -> str:
-    """Describe committed state that depends on the settings, which no run may then replace; empty for none.
+    """Describe committed state that depends on the settings; empty if there is none.
 
     Read `recorded` before the call.
     """
@@ -271,7 +269,6 @@ def _recorded_with(
 
 
 def _noted_with(recorded: RecordedSettings, fixed_settings: FixedSettings) -> dict[str, tuple[str, ...]]:
-    """Return noted values with present ones of never fixed settings."""
     noted = dict(recorded.unfixed_values or {})
     for name, pin in fixed_settings.settings.items():
         if not pin.binds and name not in recorded.settings and pin.value not in noted.get(name, ()):

@@ -1,4 +1,4 @@
-"""The plan of a run in Parquet tables, which the manifest, put last, makes valid."""
+"""The plan of a run: Parquet tables, which become valid with the manifest, which is put last."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LentUnits(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         partition: the partition that reads the work units whose start is in the range.
         bucket: the bucket.
-        begin: sum of loads before the range in the bucket's plan, without large work units.
-        end: sum of loads before the end of the range.
+        begin: sum of the loads of all work units before the range in the bucket's plan, without large work units.
+        end: the same sum at the end of the range.
     """
 
     partition: int
@@ -73,10 +73,10 @@ def write_plans(
 
 
 class PlanReader:
-    """Reads the plans of buckets. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
+    """The reader of buckets' plans. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
 
     Args:
-        manifest: the valid plan.
+        manifest: manifest of the plan.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:
@@ -85,7 +85,7 @@ class PlanReader:
         self._read: dict[int | None, list[DatasetPlan]] = {}
 
     def of(self, bucket: int) -> list[DatasetPlan]:
-        """Return a bucket's plans; raises CorruptError or OSError."""
+        """Return the plans of a bucket's datasets. Raise UnknownVersionError, CorruptError or OSError."""
         name = self._files.get(bucket)
         if name is None:
             return []
@@ -110,7 +110,7 @@ def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
 
 
 def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
-    """Return a run's manifest; raises FileNotFoundError, UnknownVersionError or CorruptError."""
+    """Return a run's manifest. Raise FileNotFoundError, UnknownVersionError or CorruptError."""
     path = f"{_folder(store_root, run_id)}/{MANIFEST}"
     return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)
 

@@ -1,7 +1,7 @@
-"""The record of a stuck work unit, by the process that kills the worker.
+"""The record of a stuck work unit, written by the process that kills the worker.
 
-It is a failed attempt with an own id and no files, so the killed attempt's files are swept as usual. If the worker
-still finishes before, its success counts.
+It is a failed attempt with its own id and without files, so the killed attempt's files are swept as usual. If the
+worker finishes before it is killed, its success counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Failure:
     state: TaskState
 
     def put(self) -> None:
-        """Record the failed attempt, durably; raises OSError."""
         for result in self.writer.append({self.bucket: [self.state]}).values():
             if isinstance(result, OSError):
                 raise result

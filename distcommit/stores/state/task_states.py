@@ -1,6 +1,7 @@
 """Task states: outcomes of task attempts, in append-only Parquet tables by run and partition.
 
-Bucket b belongs to partition b mod their number. A task puts one file for each partition, which its owner reads once.
+Bucket b belongs to partition b mod the number of partitions. A task puts one file for each partition; the owner of the
+partition reads it once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ def run_folder(store_root: str, run_id: str) -> str:
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
-    """Create a partition's folder, durably and idempotently."""
     folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
     fs.make_folders(folder)
     fs.sync([folder], store_root)
@@ -54,12 +54,12 @@ def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
 
 
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
-    """Return whether `record_ingest_ended` was called; ask before polling."""
+    """Return whether `record_ingest_ended` was called. Call it before polling."""
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
 class PastStates:
-    """Task states of past runs, read once, thread-safe. Corrupt files and deleted runs have no rows."""
+    """Task states of past runs. Each file is read once. Thread-safe. Corrupt files and deleted runs have no rows."""
 
     def __init__(self, fs: FileSystem, store_root: str) -> None:
         self._fs, self._root = fs, store_root
@@ -67,14 +67,12 @@ class PastStates:
         self._epochs = dict[str, int]()
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
-        """Return the states of an epoch's run in a bucket."""
         runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
 
     def _epoch_of(self, run: str) -> int:
-        """Return a run's epoch, or 0."""
         if run not in self._epochs:
             folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
@@ -88,7 +86,6 @@ class PastStates:
         return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
-        """Return the states of a run in a bucket."""
         run = run_folder(self._root, run_id)
         with self._reading:
             names = [
@@ -115,13 +112,13 @@ class PastStates:
 
 
 class TaskStateWriter:
-    """Writer of a run's rows, one file for each owning partition.
+    """Writer of a run's task states, with one file for each partition that owns buckets.
 
     Args:
-        partitions: that own buckets.
+        partitions: number of partitions that own buckets.
 
     Attributes:
-        writer: 32 hexadecimal digits that begin file names.
+        writer: id of the writer, 32 hexadecimal digits, with which its file names begin.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int) -> None:
@@ -129,8 +126,8 @@ class TaskStateWriter:
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
-        """Put rows by bucket; return each bucket's durable file, or the error. Readers see all rows of a file or
-        none."""
+        """Put rows by bucket. Return the name of each bucket's durable file, or the error. Readers see all rows of a
+        file or none."""
         owned: dict[int, list[int]] = {}
         for bucket in states:
             owned.setdefault(bucket % self._partitions, []).append(bucket)
@@ -149,11 +146,11 @@ class TaskStateWriter:
 
 
 class TaskStateTables:
-    """Follows the files of one run for the readers of some buckets: each file is read once. Thread-safe.
+    """The task-state files of one run, for the readers of some buckets. Each file is read once. Thread-safe.
 
     Args:
         partitions: number of partitions that own buckets.
-        buckets: buckets with readers; rows of others are skipped.
+        buckets: buckets with readers. Rows of other buckets are skipped.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int, buckets: Container[int]) -> None:
@@ -161,17 +158,17 @@ class TaskStateTables:
         self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
     def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
-        """Add rows that this process has written, so that the file is not read. Add all of its buckets before the next
-        read."""
+        """Add rows that this process has written to a file, so that the file is not read. Add the rows of all its
+        buckets before the next read."""
         owner = self._partition_of(bucket)
         with owner.reading:
             owner.seen.add(name)
             owner.untaken.setdefault(bucket, []).extend(states)
 
     def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
-        """Return a bucket's new rows, or all with `from_start`, of files existing now.
+        """Return a bucket's rows in new files, or with `from_start` in all files, that exist now.
 
-        The second value has errors of corrupt files.
+        The second value contains the errors of corrupt files.
 
         Raises:
             OSError: if files cannot be read; no row is lost.
@@ -209,8 +206,7 @@ class TaskStateTables:
                     owner.untaken.setdefault(bucket, []).append(state)
 
     def _read_again(self, owner: _PartitionFiles, bucket: int) -> list[TaskState]:
-        """Return all rows for a reader that starts over. After an outage other readers do so, too, so rows are cached
-        until there are new files."""
+        """Return all rows for a reader that starts over. Rows are cached, because after an outage all readers do so."""
         if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
             reread: dict[int | None, list[TaskState]] = {selected: [] for selected in owner.taken}
             for name in sorted(owner.seen):
@@ -227,11 +223,7 @@ class TaskStateTables:
 
 
 class _PartitionFiles:
-    """State of a partition's files.
-
-    Names seen (`seen`), rows not yet taken (`untaken`, by bucket), and buckets with a reader (`taken`). `reread` caches
-    rows while `seen` has `reread_at` names.
-    """
+    """The files of a partition, as read so far. `reread` caches rows while `seen` has `reread_at` names."""
 
     def __init__(self, name: str) -> None:
         self.name, self.reading = name, Lock()
@@ -243,21 +235,20 @@ class _PartitionFiles:
 
 
 class TaskStateReader:
-    """New task states of one bucket, at each `poll`."""
+    """Reader of one bucket's task states. Each `poll` returns the new ones."""
 
     def __init__(self, tables: TaskStateTables, bucket: int) -> None:
         self._tables, self._bucket, self._reported, self._has_begun = tables, bucket, 0, False
         self._unpolled: list[TaskState] = []
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add this process's rows to the next `poll`."""
         self._tables.add_states(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:
         """Return the rows of new files.
 
         Raises:
-            CorruptError: if a file is corrupt; the next call returns the rows of the others.
+            CorruptError: if a file is corrupt; the next call returns the rows of the other files.
             OSError: if files cannot be read; the next call reads them again.
         """
         states, corrupt = self._tables.take(self._bucket, from_start=not self._has_begun)

@@ -1,8 +1,8 @@
-"""Marker files of the work units that tasks are about to read. Tasks write them once a worker has died.
+"""Notes on the work units that tasks are about to read. Tasks write these files once a worker has died.
 
     <store>/reading/run=<run id>/<writer>-<number>.json
 
-The marker with the highest number of a writer counts. Markers are closed but not synced: they survive the death of a
+Of each writer, the note with the highest number counts. Notes are closed but not synced: they survive the death of a
 process or a container, but not a power loss. Publishing does not depend on them.
 """
 
@@ -25,7 +25,7 @@ NOTE_VERSION = 1
 
 
 class ReadingNote(msgspec.Struct, frozen=True):
-    """The marker of the work unit that a task is about to read.
+    """A note on the work unit that a task is about to read.
 
     Attributes:
         version: format version.
@@ -49,7 +49,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
     has_died: bool = False
 
     def is_of(self, unit: WorkUnit) -> bool:
-        """Return whether this marks a work unit of the same run."""
+        """Return whether the note is on this work unit of the same run."""
         return (self.work_unit_id, self.dataset_urn) == (unit.work_unit_id, unit.dataset_urn)
 
     def overlaps(self, unit: WorkUnit) -> bool:
@@ -71,14 +71,14 @@ class ReadingNotes:
         self._writer, self._number = uuid.uuid4().hex, 0
 
     def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
-        """Write the marker of a work unit. Then delete the marker that this writer wrote before.
+        """Write a note on a work unit. Then delete the previous note of this writer.
 
         Args:
-            alone: whether the task reads only this work unit, because a worker had died while reading it.
-            died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
+            alone: see `ReadingNote.is_alone`.
+            died: see `ReadingNote.has_died`.
 
         Raises:
-            OSError: if the marker cannot be written. The caller must not read the work unit then.
+            OSError: if the note cannot be written. The caller must not read the work unit then.
         """
         if not self._number:
             self._fs.make_folders(self._folder)
@@ -101,12 +101,11 @@ class ReadingNotes:
 
 
 def read_notes(fs: FileSystem, store_root: str, run_id: str) -> dict[str, ReadingNote]:
-    """Return each writer's newest readable marker by path."""
+    """Return each writer's newest note by path. Unreadable notes are left out."""
     return _notes_in(fs, _folder(store_root, run_id))
 
 
 def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, ReadingNote]]:
-    """Return older runs' markers by path, the newest run first."""
     folder, own = f"{store_root}/{READING}", run_name(run_id)
     runs = [entry.name for entry in fs.list_folder(folder) if is_run_name(entry.name) and entry.name < own]
     return [_notes_in(fs, f"{folder}/{run}") for run in sorted(runs, reverse=True)]
@@ -136,7 +135,6 @@ def _partitions(*watermarks: Watermark) -> frozenset[str]:
 
 
 def _is_past(low: Watermark, high: Watermark, partition: str) -> bool:
-    """Return whether `low` is known to be at or after `high`."""
     begin, end = low.positions.get(partition), high.positions.get(partition)
     return begin is not None and end is not None and at_or_past(begin, end)
 
