@@ -288,9 +288,7 @@ class Job(StoredJob):
             self.verify_store,
             {
                 "records": lambda _: set_run_records_aside(self.open_store(create=False), new_run_id()),
-                "rebucket": lambda words: (
-                    "" if self.rebucket(int(words[0])) else "the number of buckets was not changed"
-                ),
+                "rebucket": lambda words: "" if self.rebucket(int(words[0])) else "the number of buckets is unchanged",
                 "rebuild": lambda _: "; ".join(self.rebuild().problems),
                 "abandon": abandon,
                 "recover": recover,
