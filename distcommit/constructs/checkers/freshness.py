@@ -50,7 +50,7 @@ class Freshness(TaskCheckerSettings):
 
 
 class FreshnessCheck(TaskCheck):
-    """Check of an attempt, which keeps the newest or oldest time."""
+    """State of the check in one attempt: the newest or oldest time so far."""
 
     def __init__(self, settings: Freshness) -> None:
         self._settings = settings

@@ -79,10 +79,10 @@ def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
-    """Return msgspec's type for `exact_value`.
+    """Return the type as which msgspec decodes values for `exact_value`.
 
     Args:
-        exact_floats: whether floats stay text until then.
+        exact_floats: whether floats stay text until `exact_value` converts them.
 
     Raises:
         ValueError: if JSON has no such type.
