@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class NotCommitted(NamedTuple):
-    """Why a run commits nothing of a dataset.
+    """The reason why a run commits nothing of a dataset.
 
     Attributes:
-        reason: why.
+        reason: text of the reason.
         failed: whether an error is the cause.
         run: the results of the work units; None if nothing failed.
     """
@@ -38,12 +38,12 @@ class NotCommitted(NamedTuple):
 
 @dataclass(slots=True)
 class DatasetNotes:
-    """What the committer knows of datasets beyond the log.
+    """Facts that the log lacks, by dataset.
 
     Attributes:
         not_committed: why nothing is committed.
-        unpublished: why at-least-once could not publish, or a replacement not be staged.
-        unfinished: why the sequence stays.
+        unpublished: why at-least-once could not publish, or a replacement could not be staged.
+        unfinished: why the sequence stays open.
     """
 
     not_committed: Mapping[str, NotCommitted]

@@ -62,7 +62,7 @@ def recorded_run(
 
     Args:
         user: the user or service that gave the command.
-        observer: the observer; None for none.
+        observer: receives all events, if given.
         facts: further facts for the record of the start.
 
     Yields:
@@ -95,7 +95,7 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
 
 
 class RunRecorder:
-    """Forwards events, and collects the record in bounded memory.
+    """Observer that forwards events, and collects the run's record in bounded memory.
 
     Args:
         observer: receives all events.
