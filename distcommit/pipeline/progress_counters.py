@@ -21,8 +21,8 @@ class ProgressCounters:
 
     Attributes:
         on_change: called after each batch.
-        records: read.
-        bytes_read: payload.
+        records: records read.
+        bytes_read: payload bytes read.
     """
 
     on_change: Callable[[], None] = lambda: None
@@ -39,7 +39,6 @@ class ProgressCounters:
 
     @contextmanager
     def at(self, activity: str) -> Iterator[None]:
-        """Count the block's time for an activity."""
         began_s = time.perf_counter()
         try:
             yield

@@ -161,7 +161,7 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer; a diverted branch gets that of its error branch."""
+        """Open a branch's writer; a diverted branch gets the writer of its error branch."""
         if pipeline.rejects_all:
             return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -226,7 +226,6 @@ class Branches:
         return [self._shared, self._router, *(pipeline.chain for pipeline in self.pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
-        """Return a failed attempt's counts and errors."""
         return tuple(pipeline.failed() for pipeline in self.pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
@@ -244,7 +243,7 @@ class Branches:
         return {activity_in(count.branch, count.construct): count.seconds for count in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
-        """Return schema ids by converter, oldest first, with this attempt's."""
+        """Return schema ids by converter, oldest first, including those of this attempt."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self.pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
@@ -283,7 +282,6 @@ class Branches:
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
-    """Add filtered records by construct to `before`."""
     counts = dict(before)
     for construct in constructs:
         if construct.filtered:
@@ -293,7 +291,6 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
 
 
 def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
-    """Return the whole range as holes, if no record was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
@@ -306,7 +303,6 @@ def _shown(branch: str) -> str:
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
-    """Return source positions of rows; None without provenance."""
     if provenance is None:
         return None
     columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]
