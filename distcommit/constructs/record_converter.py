@@ -82,7 +82,6 @@ class RecordConverter(Converter):
 
 
 def _records(batch: pa.RecordBatch) -> list[Record] | None:
-    """Return all records; None if Python can't represent a time."""
     try:
         return list(batch.to_pylist())
     except (OverflowError, ValueError):

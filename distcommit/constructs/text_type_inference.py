@@ -118,7 +118,6 @@ def _all(texts: pa.Array, pattern: str) -> bool:
 def _times(
     texts: pa.Array, formats: Sequence[str], kind: pa.DataType, iso: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """Parse texts by the first fitting format, or as ISO 8601."""
     if not formats:
         return iso(texts, kind)
     distinct = texts.dictionary_encode()

@@ -78,7 +78,6 @@ class UniqueCheck(TaskCheck):
 
 
 def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that can represent the values of all other types, or None."""
     widest = reduce(lambda existing, kind: kind if is_narrower(existing, kind) else existing, types)
     return widest if all(is_narrower(kind, widest) for kind in types) else None
 

@@ -142,7 +142,6 @@ def _are_bits(numbers: pa.Array) -> pa.Array:
 
 
 def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
-    """Raise pa.ArrowException if a number became infinity or zero, or lost digits of its text."""
     finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
     if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():
         raise pa.ArrowInvalid("too large for a floating-point number")

@@ -152,7 +152,6 @@ def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Ar
 
 
 def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
-    """Yield rows that have the placeholder for an unavailable value in a column or list."""
     for column in images.flatten():
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         values = pc.list_flatten(column) if is_list else column

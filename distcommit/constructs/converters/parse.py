@@ -112,7 +112,6 @@ class Parse(InferringConverter):
 
 
 def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
-    """Yield a note for each column that is text because of a few values among numbers."""
     for name in texts:
         row = forms.first_word(batch.column(name))
         if row is None:

@@ -88,7 +88,6 @@ class Condition(SettingsModel):
             yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", actual=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
-        """Return the names of the columns that the condition needs."""
         own = frozenset() if self.column is None else frozenset([self.column])
         return own.union(*(part.columns() for part in self._parts()))
 

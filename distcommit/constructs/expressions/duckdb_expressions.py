@@ -172,7 +172,6 @@ class SqlExpressions:
             ) from error
 
     def _used_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the columns that the expressions name, in upper or lower case."""
         used = []
         for required in sorted(self._names):
             same = [name for name in schema.names if name.lower() == required]

@@ -51,7 +51,6 @@ def _json_text(value: msgspec.Raw) -> str | None:
 
 
 def _exact_float(value: msgspec.Raw) -> float | None:
-    """Return a number; raises msgspec.DecodeError, or ValueError if float64 would lose digits."""
     number: float | None = _FLOATS.decode(value)
     if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):
         raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")

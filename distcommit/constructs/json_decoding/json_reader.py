@@ -193,7 +193,6 @@ class _MightDifferError(Exception):
 
 
 def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return records as an array; raises ValueError for times outside the years 1 to 9999 in UTC."""
     array = pa.array(records, kind)
     if not are_within_calendar(array):
         raise ValueError(OUTSIDE_CALENDAR)

@@ -37,8 +37,7 @@ def columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]
     """Return an object's columns, and the required ones that must not be null.
 
     Raises:
-        UnusableSchemaError: if it is not an object schema with properties, or has an unknown type or a reference without a
-            target.
+        UnusableSchemaError: if it is not an object schema with properties, or has an unknown type or reference.
     """
     try:
         return _columns_of(registered)

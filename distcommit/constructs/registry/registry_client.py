@@ -107,7 +107,6 @@ class PinnedSchema(SettingsModel):
 
 
 def default_subject(topic: str, column: str) -> str:
-    """Return the subject that producers use by default."""
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 

@@ -203,7 +203,6 @@ class RegistryConverter(
             state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> RegisteredSchema | None:
-        """Return the dataset's pinned schema, or None."""
         state, pinned_schema = self._state, self._state.policy.pinned
         if pinned_schema is None:
             return None

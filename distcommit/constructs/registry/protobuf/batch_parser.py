@@ -164,7 +164,6 @@ def _envelope_class(source: Descriptor) -> Any:
 
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
-    """Return the tag and the length that precede a message."""
     head = bytearray(_TAG)
     while size > 127:
         head.append(size & 127 | 128)

@@ -36,7 +36,6 @@ def is_duration(seconds: Any, nanos: Any) -> Any:
 
 
 def is_date(year: Any, month: Any, day: Any) -> Any:
-    """Return whether a date exists in the years 1 to 9999."""
     is_leap_year = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     is_long_month = (month + month // 8) % 2 == 1
     is_in_month = (
