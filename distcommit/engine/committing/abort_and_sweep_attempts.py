@@ -112,9 +112,8 @@ def abort_unsealed(settings: RunSettings, epoch: int, bucket: int, past_states: 
     of the older run may still write.
 
     Args:
-        settings: settings of this run, which has fenced the bucket.
-        epoch: epoch of the older run.
-        past_states: task states of past runs, shared by all buckets of the caller.
+        settings, epoch, past_states: as for `sweep_aborted`.
+        fold: state of the bucket's log.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

@@ -54,7 +54,6 @@ class DatasetNotes:
 def count_outcomes(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """Count and return the outcomes after the drain."""
     return _count([_outcome_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
@@ -66,7 +65,6 @@ def count_held(
 
 
 def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
-    """Yield the outcomes of open sequences after replay."""
     for state in fold.datasets.values():
         if state.open is not None:
             yield outcome_row(

@@ -106,7 +106,6 @@ class OpenDatasets:
                     yield plan, answer, staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
-        """Remove and return the plans of published datasets."""
         done = [p for urn, p in self._plans.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
         for plan in done:
             del self._plans[plan.dataset_urn]

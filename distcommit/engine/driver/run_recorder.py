@@ -121,7 +121,6 @@ class RunRecorder:
         self._observer.observe(event)
 
     def put_begin(self, store: JobStore, facts: RunFacts) -> None:
-        """Put the record of the start; a failure is only logged."""
         began = self._began
         beginning = RunBeginning(
             version=BEGINNING_VERSION,
@@ -136,7 +135,6 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of the end; a failure is only logged."""
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

@@ -161,7 +161,6 @@ def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state:
 
 
 def _fenced_reason(settings: RunSettings) -> str:
-    """Return the error of a newer run's fence, which explains deleted folders, or an empty text."""
     try:
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)

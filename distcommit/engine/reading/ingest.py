@@ -143,7 +143,6 @@ class _IngestTask:
         self._recorder.write(len(self._units))
 
     def keep_finished(self) -> None:
-        """Put finished task states before another executor repeats the task."""
         self._notes.forget(())
         self._put_states()
 
@@ -315,7 +314,6 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Announce datasets to the sink; an error is only logged, because each writer would meet it."""
     usual = (unit for unit in units if not is_maintenance(unit) and SETTINGS not in unit.properties)
     datasets = dict.fromkeys(unit.dataset_urn for unit in usual)
     try:
@@ -336,7 +334,6 @@ def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
-    """Return the state of an attempt that failed before reading."""
     now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,

@@ -142,7 +142,6 @@ def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
 
 
 def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
-    """Return the run's killers and suspects; none if unknown."""
     try:
         deaths = launch(find_worker_deaths, settings, settings.partitions, WorkerDeaths)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
