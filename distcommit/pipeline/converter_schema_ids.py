@@ -45,7 +45,6 @@ def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
 
 
 def converter_notes(*chains: Iterable[Stage]) -> tuple[CheckOutcome, ...]:
-    """Return converters' notes as passed checks."""
     constructs = [stage.construct for stages in chains for stage in stages]
     notes = [text for construct in constructs if isinstance(construct, Converter) for text in construct.column_notes()]
     return tuple(CheckOutcome(COLUMN_NOTE, True, False, text) for text in notes)

@@ -33,7 +33,6 @@ class ProgressCounters:
 
     @property
     def seconds_by_activity(self) -> dict[str, float]:
-        """Seconds by activity, of ended attempts and the current one."""
         ended, now = self._ended, self._at_work
         return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
 

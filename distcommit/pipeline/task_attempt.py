@@ -177,7 +177,6 @@ class Attempt:
 
     @property
     def counters(self) -> tuple[SinkCounter, ...]:
-        """Counters that the writers of all branches have increased."""
         return self._identity.metrics.counters()
 
     def state(self) -> TaskState:

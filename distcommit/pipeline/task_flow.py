@@ -76,7 +76,7 @@ class Branch:
         stages: converters and row checkers behind the fork.
         checks: task checkers.
         optional: whether other branches are committed if this one fails.
-        error: why the branch failed in an earlier attempt at this work unit. If set, its records go to its error branch.
+        error: why the branch failed in an earlier attempt at this work unit. If set, records go to its error branch.
         error_construct: the construct that failed.
     """
 

@@ -161,7 +161,6 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer; a diverted branch gets the writer of its error branch."""
         if pipeline.rejects_all:
             return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -171,7 +170,6 @@ class Branches:
         return self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
 
     def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
-        """Return a branch's identity and area, in its own folder except for `main`."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")

@@ -18,7 +18,6 @@ def ascending(traced: TracedBatch) -> TracedBatch:
 
 
 def by_first_row(batches: Iterable[TracedBatch]) -> list[TracedBatch]:
-    """Return non-empty pieces, sorted by first row."""
     return sorted((traced for traced in batches if traced.records.num_rows), key=_first)
 
 

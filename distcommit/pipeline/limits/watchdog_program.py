@@ -72,7 +72,6 @@ class SharedMemory:
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
     def stuck(self) -> StuckConstruct | None:
-        """Return the construct past its deadline, or None."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
             return None

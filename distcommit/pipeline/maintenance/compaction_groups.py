@@ -35,7 +35,6 @@ class CompactionPolicy:
         return size_bytes * 2 < min(self.target_file_bytes, target_file_bytes) and end_ms <= self.closed_before_ms
 
     def has_enough(self, sizes: Sequence[int], target_file_bytes: int) -> bool:
-        """Return whether small files of these sizes may form a group."""
         if sum(sizes) > min(self.target_file_bytes, target_file_bytes):
             return True
         return len(sizes) >= max(2, self.min_files)

@@ -76,7 +76,6 @@ class MaintenanceSource(Source):
 
 
 def plan_of(state: DatasetState, *units: WorkUnit) -> DatasetPlan:
-    """Return a plan that keeps the watermark."""
     incarnation = state.watermark.incarnation if state.watermark else ""
     return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, incarnation), units)
 

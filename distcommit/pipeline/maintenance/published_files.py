@@ -59,7 +59,6 @@ class PublishedFiles:
         return self._tombstones
 
     def superseded_paths(self) -> frozenset[str]:
-        """Return superseded paths; raises DistcommitError or OSError."""
         return frozenset(superseded_by(self.tombstones(), self.done_epoch))
 
     def listed(self) -> list[str]:
@@ -69,7 +68,6 @@ class PublishedFiles:
         return [path for path, name in names if is_published_name(name) and published_epoch(name) <= self.done_epoch]
 
     def replacements(self) -> list[Tombstone]:
-        """Return newest replacements; raises DistcommitError or OSError."""
         return newest_replacements(self.tombstones(), self.done_epoch)
 
     def live_in(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
