@@ -82,7 +82,6 @@ class CheckerSettings(StageSettings):
         """Raise ConfigurationError if records of the schema can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """Check the columns known before reading; raises ConfigurationError."""
         schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)

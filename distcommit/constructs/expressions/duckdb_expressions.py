@@ -87,7 +87,6 @@ class SqlExpressions:
         return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
 
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
-        """Return an expression's type, or `UNKNOWN`; raises ConfigurationError if it does not fit the columns."""
         names = self._names_of[text]
         schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
         if UNKNOWN in schema.types or (

@@ -118,7 +118,6 @@ class JsonReader:
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _rejection_reason(self, error: Exception, value: bytes | str) -> str:
-        """Return the first unfit value with its path, and the record's first 100 bytes."""
         return f"{located(value, self._struct, self._unfit_reason) or error}: record {value[:100]!r}"
 
     def _unfit_reason(self, value: msgspec.Raw, kind: pa.DataType) -> str:

@@ -294,7 +294,6 @@ class RegistryConverter(
         ).fields
 
     def _without_messages(self) -> pa.Schema:
-        """Return the columns of rows of nulls before any message."""
         return self._pinned_decoder().schema if self._state.policy.pinned else self._state.last or self._newest()
 
     def _newest(self) -> pa.Schema:

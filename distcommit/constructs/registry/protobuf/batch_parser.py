@@ -152,7 +152,6 @@ def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
 
 
 def _envelope_class(source: Descriptor) -> Any:
-    """Return the envelope's class, which has a unique name in the source's descriptor pool."""
     name = f"distcommit_envelope_{source.full_name.encode().hex()}"
     file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
     type_name = f".{source.full_name}"
