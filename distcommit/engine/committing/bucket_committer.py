@@ -294,6 +294,7 @@ def _count_executed(outcomes: Outcomes[SequenceName], tally: Tally) -> None:
 
 
 def _lost_error(error: LostError) -> LostError:
+    """Add the release command to the error of a lost step, unless its remedy names it."""
     is_named = "release the dataset" in error.todo
     todo = error.todo if is_named else ("" if "To do: " in error.found else _RELEASE)
     return LostError(error.failure, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)

@@ -314,6 +314,7 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
+    """Announce datasets to the sink. An error is only logged, because each writer would meet it."""
     usual = (unit for unit in units if not is_maintenance(unit) and SETTINGS not in unit.properties)
     datasets = dict.fromkeys(unit.dataset_urn for unit in usual)
     try:
