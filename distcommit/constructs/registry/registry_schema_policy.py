@@ -149,6 +149,7 @@ class AdmittedSchemas:
 
 
 def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
+    """Return the columns of both schemas; if these are not compatible, `merged`, which is the newer one."""
     if columns is None or merged is None:
         return merged if columns is None else columns
     joined = compare_schemas(columns, merged).merged
