@@ -10,7 +10,7 @@ from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_
 from distcommit.core.interfaces.constructs import Converted
 
 ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]
-"""Converted records and the input row of each; None if each has the number of its input row."""
+"""Converted records, and the input row of each. The rows are None if each record has the number of its input row."""
 
 
 def convert_or_bisect(

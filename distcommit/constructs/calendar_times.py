@@ -12,7 +12,7 @@ _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST = (1 << 63) - 1
 _ISO_SECONDS = b"0000-00-00T00:00:00"
 _ISO_LONGEST = 27
-"""Characters with microseconds and Z."""
+"""Length of a time with microseconds and Z, in characters."""
 OUTSIDE_CALENDAR = "a time is not within the years 1 to 9999 in UTC"
 
 
@@ -36,7 +36,7 @@ def are_within_calendar(array: pa.Array) -> bool:
 
 
 def display_text(array: pa.Array, row: int) -> str:
-    """Return a value in Python's notation, or its stored number."""
+    """Return a value in Python's notation. If Python can't represent it, return its stored number."""
     value = array[row]
     try:
         return repr(value.as_py())

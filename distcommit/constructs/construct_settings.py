@@ -45,7 +45,7 @@ class ConverterSettings(StageSettings, Converter):
 
     groups_schemas: ClassVar[bool] = True
     process_local: ClassVar[frozenset[str]] = frozenset()
-    """Cached properties that are not pickled."""
+    """Names of cached properties that are not pickled."""
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
@@ -54,7 +54,11 @@ class ConverterSettings(StageSettings, Converter):
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:
-        """Return the converter's columns, as far as known; raises ConfigurationError if one is missing or wrong."""
+        """Return the columns after the converter, as far as they are known.
+
+        Raises:
+            ConfigurationError: if an input column is missing or unsuitable.
+        """
 
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         return self.convert_columns(Columns.of(schema)).full_schema()
@@ -64,21 +68,20 @@ class CheckerSettings(StageSettings):
     """The section of a row or task checker.
 
     Attributes:
-        level: the effect of a failed check; `optional`: it is only counted or logged.
+        level: the effect of a failed check. If it is `optional`, the failure is only counted or logged.
     """
 
     groups_schemas: ClassVar[bool] = True
     level: Level = "mandatory"
 
     def required_columns(self) -> Sequence[str]:
-        """Return the columns that every record needs."""
+        """Return the columns that the check needs in every record."""
         return ()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise ConfigurationError if such records can't be checked."""
+        """Raise ConfigurationError if records of the schema can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """Check the columns known before reading; raises ConfigurationError."""
         schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
@@ -106,13 +109,13 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
 
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:
-        """Return the named branches; None if any are accepted."""
+        """Return the branches that the section names; None if any branches are accepted."""
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
-        """Return whether a branch may accept such records; True if columns are unknown.
+        """Return whether a branch may accept records with these columns; True if some columns are unknown.
 
         Raises:
-            ConfigurationError: if the branch cannot decide.
+            ConfigurationError: if the fork operator can't decide by these columns.
         """
         schema = columns.full_schema()
         return schema is None or self.accepts(branch, schema)
@@ -127,7 +130,7 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
 
 
 class Matching(Protocol):
-    """Settings by pattern of dataset names."""
+    """Settings of the datasets whose names match a pattern."""
 
     @property
     def match(self) -> str:
@@ -138,5 +141,5 @@ Settings = TypeVar("Settings", bound=Matching)
 
 
 def matching_settings(name: str, datasets: Iterable[Settings]) -> Settings | None:
-    """Return the first settings whose pattern matches, or None."""
+    """Return the first settings whose pattern matches a dataset name, or None."""
     return next((settings for settings in datasets if fnmatchcase(name, settings.match)), None)

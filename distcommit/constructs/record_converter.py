@@ -1,4 +1,4 @@
-"""Base class of custom converters of dicts, slower than those of Arrow batches."""
+"""Base class of custom converters of single records. They are slower than converters of Arrow batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 
 class RecordConverter(Converter):
-    """A converter of single records."""
+    """A converter of single records as dicts."""
 
     makes_several: ClassVar[bool] = True
 
@@ -82,7 +82,6 @@ class RecordConverter(Converter):
 
 
 def _records(batch: pa.RecordBatch) -> list[Record] | None:
-    """Return all records; None if Python can't represent a time."""
     try:
         return list(batch.to_pylist())
     except (OverflowError, ValueError):
@@ -90,7 +89,7 @@ def _records(batch: pa.RecordBatch) -> list[Record] | None:
 
 
 def _misfits(record: Mapping[str, Any], fields: Iterable[pa.Field], path: str) -> Iterator[str]:
-    """Yield values that Arrow would silently drop or accept against the schema."""
+    """Yield a reason for each value that Arrow would silently drop, or accept although the schema forbids it."""
     of_name = {field.name: field for field in fields}
     yield from (f"{path}{name} is not in the converter's schema" for name in record if name not in of_name)
     for name, field in of_name.items():

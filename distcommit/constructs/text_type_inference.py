@@ -39,7 +39,7 @@ class TextForms:
     timestamps: tuple[str, ...] = ()
 
     def parse(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Parse a type; empty text is null, unless it is text.
+        """Parse texts as a type. Empty text becomes null, unless the type is text.
 
         Raises:
             pa.ArrowInvalid: if a value does not fit the type.
@@ -58,7 +58,7 @@ class TextForms:
         return exact_cast(texts, kind)
 
     def infer(self, column: pa.Array) -> str | None:
-        """Return the narrowest type of all values; None without values."""
+        """Return the narrowest type that fits all values; None if there are no values."""
         texts = pc.utf8_trim_whitespace(column.cast(pa.string()).drop_null()).unique()
         texts = texts.filter(pc.not_equal(texts, ""))
         if not len(texts):
@@ -118,7 +118,6 @@ def _all(texts: pa.Array, pattern: str) -> bool:
 def _times(
     texts: pa.Array, formats: Sequence[str], kind: pa.DataType, iso: Callable[[pa.Array, pa.DataType], pa.Array]
 ) -> pa.Array:
-    """Parse texts by the first fitting format, or as ISO 8601."""
     if not formats:
         return iso(texts, kind)
     distinct = texts.dictionary_encode()

@@ -1,4 +1,4 @@
-"""Failures that may be the node's.
+"""Failures that a node may have caused.
 
 Spark repeats such a task on another executor, which does only the unfinished rest.
 """
@@ -35,8 +35,8 @@ class NodeFailedError(Exception):
 
 
 def hand_back(settings: RunSettings, error: BaseException | None) -> None:
-    """Raise NodeFailedError if the error may be the node's and another executor would repeat the task. The caller must
-    have stored nothing about the failure."""
+    """Raise NodeFailedError if the node may have caused the error, and another executor would repeat the task. The
+    caller must have stored nothing about the failure."""
     if settings.hands_back and any(_is_of_node(cause, settings.store.fs) for cause in _causes(error)):
         raise NodeFailedError(error_text(error, 500) if error else "") from error
 

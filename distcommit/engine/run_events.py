@@ -20,24 +20,24 @@ logger = logging.getLogger(__name__)
 
 class RunBegan(msgspec.Struct, frozen=True):
     run_id: str
-    """Unique id."""
+    """Id of the run."""
     epoch: int
-    """Fencing number."""
+    """Epoch of the run."""
     job: str
     """Name of the job."""
     command: str
-    """That started the run."""
+    """Command that started the run."""
     requested_by: str
-    """User or service."""
+    """User or service that gave the command."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
     phase: str
     """Name of the phase."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
 
 
 class Progressed(msgspec.Struct, frozen=True):
@@ -46,17 +46,17 @@ class Progressed(msgspec.Struct, frozen=True):
     phase: str = ""
     """Name of the phase."""
     counts: RunCounts = RunCounts()
-    """So far: records and bytes read, steps executed, datasets committed, failures."""
+    """Counts so far: records and bytes read, steps executed, datasets committed, failures."""
     tasks_running: int = 0
-    """Not ended yet."""
+    """Number of tasks that have not ended yet."""
     tasks_finished: int = 0
-    """Ended so far."""
+    """Number of tasks that have ended."""
     slowest: float = 0.0
-    """Records per second of a running task; 0 before the first."""
+    """Records per second of the slowest running task; 0 before the first record."""
     fastest: float = 0.0
-    """Records per second of a running task."""
+    """Records per second of the fastest running task."""
     spent: dict[str, float] = {}
-    """Seconds by activity of all tasks.
+    """Seconds that all tasks have spent, by activity.
 
     Activities are `read` (the extractor), converters and checkers by name, `write` (behind a fork with the branch in
     front) and `commit`.
@@ -79,56 +79,56 @@ class Progressed(msgspec.Struct, frozen=True):
 
 
 class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
-    """An attempt has ended."""
+    """End of an attempt at a work unit."""
 
     dataset: str
     """The dataset."""
     work_unit: str
     """Id of the work unit."""
     started_ms: int
-    """Milliseconds since 1970."""
+    """Start of the attempt in milliseconds since 1970."""
     finished_ms: int
-    """Milliseconds since 1970."""
+    """End of the attempt in milliseconds since 1970."""
     counts: RunCounts
     """Counts of the attempt."""
     error: str = ""
-    """Empty for success."""
+    """Error of the attempt; empty if it succeeded."""
 
 
 class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
-    """A dataset's commit steps are durable."""
+    """Seal of a commit sequence, whose steps are then durable."""
 
     dataset: str
     """The dataset."""
     epoch: int
     """Epoch of the sequence."""
     records: int
-    """Records of the sequence."""
+    """Number of records of the sequence."""
     files: int
-    """Files of the sequence."""
+    """Number of files of the sequence."""
     held: bool
     """Whether the steps wait for the decision to publish all datasets."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
 
 
 class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
-    """A dataset is published; two processes may report it."""
+    """Publication of a dataset, which two processes may report."""
 
     dataset: str
     """The dataset."""
     epoch: int
     """Epoch of the sequence."""
     records: int
-    """Records of the sequence."""
+    """Number of records of the sequence."""
     files: int
-    """Files of the sequence."""
+    """Number of files of the sequence."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
 
 
 class SequenceExecuted(msgspec.Struct, frozen=True):
-    """A task has requested commits; only its observers see this."""
+    """Commits that a task has requested. Only the task's observers receive this event."""
 
     dataset: str
     """The dataset."""
@@ -139,7 +139,7 @@ class SequenceExecuted(msgspec.Struct, frozen=True):
 
 
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
-    """A dataset's sequence waits for an operator."""
+    """Quarantine of a dataset, whose sequence waits for an operator."""
 
     dataset: str
     """The dataset."""
@@ -148,11 +148,11 @@ class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
     reason: str
     """Why the sequence cannot be finished."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
 
 
 class EventsLeftOut(msgspec.Struct, frozen=True):
-    """Counted task events that were not delivered."""
+    """Numbers of task events that were not delivered."""
 
     phase: str
     """Name of the phase."""
@@ -164,7 +164,7 @@ class PhaseEnded(msgspec.Struct, frozen=True):
     phase: str
     """Name of the phase."""
     seconds: float
-    """Duration of the phase."""
+    """Duration of the phase in seconds."""
     completed: bool
     """If False, an error ended the phase, and counts cover only earlier reports."""
     counts: RunCounts
@@ -179,7 +179,7 @@ class RunEnded(msgspec.Struct, frozen=True):
     outcome: RunOutcome
     """Outcome of the run."""
     at_ms: int
-    """Milliseconds since 1970."""
+    """Time of the event in milliseconds since 1970."""
     kind: str = ""
     """Type of the error that ended the run."""
     reason: str = ""
@@ -198,7 +198,7 @@ Event: TypeAlias = (
 class Observer(Protocol):
     """Receiver of events, called by one thread at a time; the run waits for it.
 
-    After its first exception it receives no more. A task's observer receives task events only.
+    After its first exception, the observer receives no more events. A task's observer receives task events only.
     """
 
     def observe(self, event: Event) -> None: ...
@@ -210,7 +210,7 @@ class NullObserver:
 
 
 class CompositeObserver:
-    """Several observers in turn, without those that have raised."""
+    """Observer that forwards events to several observers in turn, except those that have raised."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = [GuardedObserver(observer) for observer in observers]
@@ -221,7 +221,7 @@ class CompositeObserver:
 
 
 class GuardedObserver:
-    """An observer for one thread at a time, until its first exception."""
+    """Observer that forwards events to another, by one thread at a time, until its first exception."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._lock = observer, threading.Lock()

@@ -91,11 +91,10 @@ class RunSettings:
 
     @property
     def gate(self) -> Gate:
-        """Held for an all-or-none job, passed with at-least-once, else open."""
+        """The gate of new sequences: held for an all-or-none job, passed with at-least-once, else open."""
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
 
     def replays(self, sequence: SealedSequence) -> bool:
-        """Return whether this run replays a sequence."""
         return sequence.epoch < self.epoch and self.replays_only in ("", sequence.dataset_urn)
 
     def policy_of(self, dataset_urn: str) -> CommitPolicy:

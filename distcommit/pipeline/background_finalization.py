@@ -14,11 +14,11 @@ from distcommit.core.support.parallel import run_sharing_limit
 from distcommit.pipeline.task_attempt import Attempt
 
 _MOST_BYTES = 64 << 20
-"""Payload bytes until attempts are prepared; a single work unit may exceed it."""
+"""Maximum payload of unprepared attempts, in bytes. A single work unit may exceed it."""
 
 
 class BackgroundFinalization:
-    """Prepares up to `calls` attempts at a time, and returns them in the order in which they were read.
+    """Preparation of up to `calls` attempts at a time, which returns them in the order in which they were read.
 
     Use it as a context manager. Leaving the block waits for all calls in progress.
 
@@ -47,7 +47,7 @@ class BackgroundFinalization:
             self._begun.append((attempt, None))
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[Attempt]:
-        """Yield prepared attempts, waiting until another can be added or, with `all_of_them`, for all."""
+        """Yield prepared attempts. Wait until another can be added or, with `all_of_them`, until all are prepared."""
         while self._begun:
             attempt, call = self._begun[0]
             if call is not None:

@@ -12,7 +12,7 @@ from distcommit.schemas.known_columns import Columns
 
 
 def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """Return known columns behind a construct; raises ConfigurationError if it rejects those before."""
+    """Return known columns behind a construct; raises ConfigurationError if it rejects the columns before it."""
     match construct:
         case ConverterSettings():
             return construct.convert_columns(columns)
@@ -25,7 +25,7 @@ def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Colum
 
 
 def check_columns(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raise ConfigurationError if columns can't be checked; custom checkers need all known."""
+    """Raise ConfigurationError if columns can't be checked. Custom checkers are asked only if all columns are known."""
     if isinstance(checker, CheckerSettings):
         checker.check_columns(columns)
     elif (schema := columns.full_schema()) is not None:

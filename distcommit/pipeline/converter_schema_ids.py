@@ -1,5 +1,5 @@
-"""Converters' schema ids, from a dataset's state to work units and back; a converter behind a fork is named with the
-branch in front (`lake.avro`)."""
+"""Converters' schema ids, from a dataset's state to work units and back. The name of a converter behind a fork
+begins with its branch (`lake.avro`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
 
 
 def begin_stage(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
-    """Pass a work unit to a stage; to a converter with its schema store and ids."""
+    """Pass a work unit to a stage. A converter also gets its schema store and ids."""
     stage.construct.begin_work_unit(unit)
     if not isinstance(stage.construct, Converter):
         return
@@ -35,7 +35,7 @@ def begin_stage(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, 
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
-    """Return schema ids at the end; `stages` have branches."""
+    """Return the schema ids of an ended attempt by converter. `stages`: stages with their branches."""
     ids_by_name = {
         name_in_flow(stage, branch): tuple(map(int, stage.construct.schema_ids()))
         for stage, branch in stages
@@ -45,12 +45,11 @@ def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
 
 
 def converter_notes(*chains: Iterable[Stage]) -> tuple[CheckOutcome, ...]:
-    """Return converters' notes as passed checks."""
     constructs = [stage.construct for stages in chains for stage in stages]
     notes = [text for construct in constructs if isinstance(construct, Converter) for text in construct.column_notes()]
     return tuple(CheckOutcome(COLUMN_NOTE, True, False, text) for text in notes)
 
 
 def name_in_flow(stage: Stage, branch: str) -> str:
-    """Return the name, behind a fork with the branch in front."""
+    """Return a stage's name; behind a fork, with the branch in front."""
     return f"{branch}.{stage.name}" if branch not in ("", MAIN_BRANCH) else stage.name

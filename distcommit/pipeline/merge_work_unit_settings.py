@@ -1,4 +1,4 @@
-"""Work units' own settings of constructs."""
+"""Settings of constructs for single work units."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Construct = TypeVar("Construct")
 
 
 def flow_of_unit(flow: TaskFlow, unit: WorkUnit) -> TaskFlow:
-    """Return a flow with a work unit's settings.
+    """Return a flow whose constructs have a work unit's settings.
 
-    Sinks keep theirs, because they locate the proof of a commit.
+    Sinks keep the job's settings, because they locate the proof of a commit.
 
     Raises:
         SourceError: if a construct does not exist or cannot have these settings.

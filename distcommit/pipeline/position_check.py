@@ -59,7 +59,7 @@ class PositionCheck:
         """Check a reported position.
 
         Raises:
-            SourceError: if records at or past it would be read again.
+            SourceError: if a delivered record at or past the position would be read again.
         """
         for partition, end in self._next.items():
             claimed = high.positions.get(partition)
@@ -137,7 +137,7 @@ def checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
 
 
 def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
-    """Return the byte count as int; raises SourceError out of range."""
+    """Return the byte count as int; raises SourceError if it is out of range."""
     count = operator.index(bytes_read)
     if 0 <= count <= _MOST_BYTES:
         return count
@@ -152,7 +152,7 @@ def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
 
 
 def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes, on which audits rely; raises SourceError outside the work unit."""
+    """Return the holes, on which audits rely; raises SourceError if one is outside the work unit."""
     checked = [storable(hole) for hole in holes]
     for hole in checked:
         low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)

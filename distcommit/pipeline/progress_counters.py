@@ -21,8 +21,8 @@ class ProgressCounters:
 
     Attributes:
         on_change: called after each batch.
-        records: read.
-        bytes_read: payload.
+        records: records read.
+        bytes_read: payload bytes read.
     """
 
     on_change: Callable[[], None] = lambda: None
@@ -33,13 +33,11 @@ class ProgressCounters:
 
     @property
     def seconds_by_activity(self) -> dict[str, float]:
-        """Seconds by activity, of ended attempts and the current one."""
         ended, now = self._ended, self._at_work
         return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
 
     @contextmanager
     def at(self, activity: str) -> Iterator[None]:
-        """Count the block's time for an activity."""
         began_s = time.perf_counter()
         try:
             yield

@@ -33,7 +33,7 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: payload bytes after which the attempt stops, for the next run to go on."""
+"""Work unit property: payload bytes after which the attempt stops. The next run continues there."""
 
 
 def run_work_unit(
@@ -98,8 +98,8 @@ class Attempt:
     def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
         """Read the work unit through all constructs.
 
-        At `deadline_ms` (milliseconds since 1970; 0 for never) reading stops after the batch, or before the first, and
-        succeeds.
+        At `deadline_ms` (milliseconds since 1970; 0 for never) reading stops after the current batch, or before the
+        first, and the attempt succeeds.
 
         With `keeps_prefix`, a failed attempt keeps whole batches that all branches received and task checkers accept,
         as PARTIAL.
@@ -162,7 +162,7 @@ class Attempt:
 
     @property
     def bytes_read(self) -> int:
-        """Payload read, mostly in memory until `prepare` returns."""
+        """Payload bytes read, mostly in memory until `prepare` returns."""
         return self._counts.bytes_read
 
     def prepare(self) -> None:
@@ -177,11 +177,10 @@ class Attempt:
 
     @property
     def counters(self) -> tuple[SinkCounter, ...]:
-        """Counters that the writers of all branches have increased."""
         return self._identity.metrics.counters()
 
     def state(self) -> TaskState:
-        """Return the state; raises ValueError if unprepared output would be named."""
+        """Return the task state; raises ValueError if `prepare` was not called."""
         branches, counts, extraction = self._branches, self._counts, self._extraction
         state = self._state
         if self._error is None and extraction is not None:
@@ -211,7 +210,7 @@ class Attempt:
         self._live.ended({activity: spent - before.get(activity, 0) for activity, spent in self._spent.items()})
 
     def _failure_state(self, error: Exception) -> TaskState:
-        """Return PARTIAL if earlier batches can be prepared, else FAILED."""
+        """Return a PARTIAL state if earlier batches can be prepared, else a FAILED state."""
         unit = self.unit
         if isinstance(error, RecordError):
             error.ids |= {"dataset": unit.dataset_urn, "work_unit": unit.work_unit_id}
@@ -244,7 +243,6 @@ class Attempt:
 
 
 def _initial_state(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
-    """Return FAILED with an empty range."""
     return TaskState(
         run_id=identity.run_id,
         epoch=identity.epoch,
@@ -264,8 +262,8 @@ class _Counts:
     """Counts of an attempt so far.
 
     Attributes:
-        read: records.
-        bytes_read: payload.
+        read: records read.
+        bytes_read: payload bytes read.
         prefix: range that all branches have received; None if unneeded or unknown.
     """
 
@@ -339,7 +337,7 @@ def _gc_paused() -> Iterator[None]:
 
 
 def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
-    """Return the range so far; None without a position."""
+    """Return the range read so far; None if the source has no position there."""
     try:
         high = checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)

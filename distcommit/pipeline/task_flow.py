@@ -25,7 +25,7 @@ from distcommit.sinks.files.sink import AccessSettings, FileSink
 logger = logging.getLogger(__name__)
 
 REJECT, DROP = "reject", "drop"
-"""Values of `TaskFlow.unmatched` beside branches."""
+"""Values of `TaskFlow.unmatched` besides names of branches."""
 _ERRORS = FileSink()
 """The sink of error branches: files that can be queried, whatever the job's sinks."""
 
@@ -76,7 +76,7 @@ class Branch:
         stages: converters and row checkers behind the fork.
         checks: task checkers.
         optional: whether other branches are committed if this one fails.
-        error: why it failed an earlier attempt at this work unit. If set, all its records go to its error branch.
+        error: why the branch failed in an earlier attempt at this work unit. If set, records go to its error branch.
         error_construct: the construct that failed.
     """
 
@@ -129,11 +129,11 @@ class TaskFlow:
         return cls(source, (Branch(sink),))
 
     def with_source(self, source: Source) -> TaskFlow:
-        """Replace the source, which still describes the extracts."""
+        """Replace the source. The replaced source still describes the extracts."""
         return replace(self, source=source, describer=self.describer or self.source)
 
     def for_dataset(self, dataset_urn: str) -> TaskFlow:
-        """Return the constructs that apply to a dataset."""
+        """Return the flow with only the constructs that apply to a dataset."""
         if not self._patterns:
             return self
         branches = [
@@ -170,11 +170,11 @@ class TaskFlow:
         return replace(self, branches=branches)
 
     def sink_of(self, branch: str) -> Sink:
-        """Return the sink of a branch or error branch; raises ConfigurationError."""
+        """Return the sink of a branch or error branch; raises the errors of `branch`."""
         return self.errors if is_error_branch(branch) else self.branch(branch).sink
 
     def branch(self, name: str) -> Branch:
-        """Return a branch; raises ConfigurationError."""
+        """Return a branch; raises ConfigurationError if the job file does not have it."""
         for branch in self.branches:
             if branch.name == name:
                 return branch
@@ -192,7 +192,7 @@ class TaskFlow:
 
     @property
     def grouping_sink(self) -> Sink:
-        """The first that defines commit groups, or the first."""
+        """The first sink that defines commit groups, or else the first sink."""
         return next((sink for sink in self.sinks if sink.grouped_by != BY_DATASET), self.sinks[0])
 
     @property
@@ -212,14 +212,13 @@ class TaskFlow:
 
     @property
     def can_be_audited(self) -> bool:
-        """Whether all branches' data can be audited."""
         return all(sink.abilities.audit for sink in self.sinks)
 
     def loop_of(self, dataset_urn: str, branch: str = "") -> str:
-        """Describe a dataset's target that the source reads; empty for none.
+        """Describe a dataset's target that the source reads; empty if there is none.
 
         Args:
-            branch: check it alone, by name; empty for all, also by system.
+            branch: name of the only branch to check, in any system; empty for all branches in their own systems.
         """
         for candidate in self.branches:
             for target in candidate.sink.targets(dataset_urn) if branch in ("", candidate.name) else ():
@@ -278,10 +277,10 @@ class TaskFlow:
                 logger.warning("a converter could not be closed", exc_info=True)
 
     def check(self) -> None:
-        """Check known columns through constructs to sinks, with each dataset pattern as a name.
+        """Check known columns from the source through constructs to sinks, once for each dataset pattern.
 
         Raises:
-            ConfigurationError: naming two constructs, or branch and column.
+            ConfigurationError: if columns do not fit. It names two constructs, or branch and column.
         """
         for pattern in self._patterns or [""]:
             self.for_dataset(pattern)._check()
@@ -338,8 +337,8 @@ class FlowColumns:
     """Known columns at a place in a flow.
 
     Attributes:
-        columns: so far.
-        maker: construct that last changed them.
+        columns: the known columns.
+        maker: the construct that last changed the columns.
     """
 
     columns: Columns
@@ -350,9 +349,9 @@ class FlowColumns:
         return cls(Columns.of(source.batch_schema))
 
     def after(self, stages: Sequence[Stage], location: str = "") -> FlowColumns:
-        """Return columns after constructs; unknown after one for some datasets only.
+        """Return columns after constructs. After a construct for some datasets only, they are unknown.
 
-        Raises ConfigurationError if a construct does not accept those before it.
+        Raises ConfigurationError if a construct does not accept the columns before it.
 
         Args:
             location: added to names in errors.
@@ -369,7 +368,7 @@ class FlowColumns:
         return reached
 
     def may_receive(self, fork: ForkOperator, branch: str) -> bool:
-        """Return whether the fork may send such records to a branch; raises ConfigurationError if unknown."""
+        """Return whether the fork may send records to a branch; raises ConfigurationError if it can't decide."""
         with constructs_fit("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)

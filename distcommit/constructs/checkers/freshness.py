@@ -50,7 +50,7 @@ class Freshness(TaskCheckerSettings):
 
 
 class FreshnessCheck(TaskCheck):
-    """Check of an attempt, which keeps the newest or oldest time."""
+    """State of the check in one attempt: the newest or oldest time so far."""
 
     def __init__(self, settings: Freshness) -> None:
         self._settings = settings
@@ -77,15 +77,7 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest time of a column and of the batches before, in seconds since 1970.
-
-    Args:
-        fraction: the result for the batches before; None if they had no time.
-        of: `newest` or `oldest`.
-
-    Returns:
-        None if neither this batch nor those before have a time.
-    """
+    """Return the newest or oldest time of this batch and those before (`fraction`), in seconds since 1970, or None."""
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
     end = ends["max" if of == "newest" else "min"]
@@ -99,7 +91,6 @@ def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: 
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column of times; raises ConfigurationError."""
     return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

@@ -14,7 +14,7 @@ from distcommit.core.support.settings_model import SettingError, rule
 
 
 class _CountChecker(TaskCheckerSettings, TaskCheck):
-    """Base of task checkers of final counts."""
+    """Base of task checkers that need only the final record counts."""
 
     def begin(self) -> TaskCheck:
         return self

@@ -13,7 +13,7 @@ from distcommit.schemas.check_declared_columns import DeclaredColumns, ExtraColu
 
 
 class _Declared(SettingsModel):
-    """Declared columns.
+    """Columns that a job file declares for a checker.
 
     Attributes:
         columns: `{NAME: TYPE}`. A column may also have a narrower type.
@@ -24,7 +24,7 @@ class _Declared(SettingsModel):
     extra: ExtraColumns = "allowed"
 
     def misfits(self, schema: pa.Schema) -> list[str]:
-        """Return why a schema does not fit."""
+        """Return the differences between a schema and the declared columns; empty if it fits."""
         return list(misfits(schema, self.columns, self.extra))
 
 
@@ -55,7 +55,7 @@ class SchemaTaskChecker(_Declared, TaskCheckerSettings):
 
 
 class SchemaCheck(TaskCheck):
-    """Check of an attempt, which collects differences of columns."""
+    """State of the check in one attempt: the differences so far."""
 
     def __init__(self, settings: SchemaTaskChecker) -> None:
         self._settings = settings

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.schemas.evolution import is_narrower
 
 _SHOWN = 60
-"""Characters of an example key."""
+"""Maximum length of a value in an example key, in characters."""
 
 
 class Unique(TaskCheckerSettings):
@@ -44,7 +44,7 @@ class Unique(TaskCheckerSettings):
 
 
 class UniqueCheck(TaskCheck):
-    """Check of an attempt, which counts all keys."""
+    """State of the check in one attempt: how often each key occurred."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -78,7 +78,6 @@ class UniqueCheck(TaskCheck):
 
 
 def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that can represent all others' values, or None."""
     widest = reduce(lambda existing, kind: kind if is_narrower(existing, kind) else existing, types)
     return widest if all(is_narrower(kind, widest) for kind in types) else None
 

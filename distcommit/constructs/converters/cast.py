@@ -93,7 +93,7 @@ class Cast(ConverterSettings):
 
 
 class _CastError(Exception):
-    """A value does not fit; `column`: its name."""
+    """Error of a value that does not fit its column's type. `column` is the column's name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")
@@ -110,7 +110,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def exact_cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast by the rules of `Cast`; raises pa.ArrowException."""
+    """Cast a column by the rules of `Cast`; raises pa.ArrowException if a value does not fit."""
     t, types = column.type, pa.types
     is_number = types.is_integer(t) or types.is_floating(t) or types.is_decimal(t)
     if types.is_temporal(t) and not types.is_integer(kind) and not are_within_calendar(column):
@@ -142,7 +142,6 @@ def _are_bits(numbers: pa.Array) -> pa.Array:
 
 
 def _check_floats(texts: pa.Array, numbers: pa.Array) -> None:
-    """Raise pa.ArrowException if a number became infinity or zero, or lost digits of its text."""
     finite = pc.invert(pc.match_substring_regex(texts, _INFINITY))
     if pc.any(pc.and_(pc.is_inf(numbers), finite)).as_py():
         raise pa.ArrowInvalid("too large for a floating-point number")

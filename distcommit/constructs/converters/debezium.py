@@ -34,7 +34,7 @@ class DebeziumConverter(JsonFieldsConverter):
         fields: `{NAME: TYPE}` of the rows, as for the converter `json`. Left out: the fields are inferred.
         evolution: the policy for a field that was not inferred before: it becomes a column (`evolve`), is ignored
             (`pin`), or fails the work unit (`fail`).
-        datasets: the evolution of some datasets. It precedes `evolution`.
+        datasets: the evolution of some datasets. It takes precedence over `evolution`.
         column: the column of JSON.
         metadata: the columns that are added, with `_` in front: the operation `op`; `position` in the source's log; its
             time of the change `ts_ms`; whether a `snapshot` has read the row; the id of the source's `transaction`, if

@@ -20,7 +20,7 @@ METADATA: Mapping[str, pa.DataType] = {
     "snapshot": pa.string(),
     "transaction": pa.string(),
 }
-"""Types of selectable columns, by name without `_`."""
+"""Types of the metadata columns by name, without the `_` in front."""
 ENVELOPE = ("op", "before", "after")
 _UNAVAILABLE = (
     b"__debezium_unavailable_value",
@@ -28,7 +28,7 @@ _UNAVAILABLE = (
     b"5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
     b"b68a35a7-17ad-35b3-af2a-ae46edb4545a",
 )
-"""Placeholder of an unavailable value: text, Base64, hexadecimal, and UUID."""
+"""Debezium's placeholder for an unavailable value, as text, Base64, hexadecimal and UUID."""
 _LACKS_VALUE = (
     "lacks a large value that the update did not change (__debezium_unavailable_value). In PostgreSQL, set REPLICA"
     " IDENTITY FULL for the table"
@@ -56,7 +56,7 @@ class _Envelope(msgspec.Struct):
         after: the row after the change.
         source: the position of the change in the source.
         transaction: the transaction of the change.
-        payload: the event itself, if its schema is around it.
+        payload: the event, if it is wrapped with its schema; else empty.
     """
 
     op: str | None = None
@@ -89,14 +89,14 @@ class Events:
         self.sources.append((op, source or {}, transaction or {}))
 
     def metadata(self, names: Sequence[str], selected: Sequence[int] | None) -> list[pa.Array]:
-        """Return metadata columns of all or selected events."""
+        """Return the named metadata columns, of all events or of those at the `selected` indices."""
         sources = self.sources if selected is None else [self.sources[index] for index in selected]
         columns = [[_VALUES[name](op, source, transaction) for op, source, transaction in sources] for name in names]
         return [pa.array(values, METADATA[name]) for name, values in zip(names, columns, strict=True)]
 
 
 def read_events(values: pa.Array, keys: Sequence[str]) -> Events:
-    """Read events with or without schema; updates that change `keys` are rejected."""
+    """Read events from JSON, with or without schema. Updates that change a column of `keys` are rejected."""
     events = Events()
     for row, value in enumerate(values.to_pylist()):
         if value is None or value.strip() in (b"null", "null"):
@@ -125,7 +125,7 @@ def read_events(values: pa.Array, keys: Sequence[str]) -> Events:
 
 
 def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Array]:
-    """Return decoded events and row images; updates that change `keys` are rejected."""
+    """Return events that a converter has decoded, and their row images. Updates that change `keys` are rejected."""
     events = Events()
     before, after = batch.column("before"), batch.column("after")
     ops, had, has = batch.column("op").to_pylist(), before.is_valid().to_pylist(), after.is_valid().to_pylist()
@@ -152,7 +152,6 @@ def events_of(batch: pa.RecordBatch, keys: Sequence[str]) -> tuple[Events, pa.Ar
 
 
 def _rows_with_placeholder(images: pa.StructArray) -> Iterator[int]:
-    """Yield rows with the placeholder in a column or list."""
     for column in images.flatten():
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         values = pc.list_flatten(column) if is_list else column

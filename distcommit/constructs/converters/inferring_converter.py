@@ -37,7 +37,7 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
 
     Attributes:
         evolution: the policy for a column that was not inferred before.
-        datasets: the evolution of some datasets. It precedes `evolution`.
+        datasets: the evolution of some datasets. It takes precedence over `evolution`.
     """
 
     process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
@@ -48,7 +48,7 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
     @property
     @abstractmethod
     def _declared(self) -> Mapping[str, str] | None:
-        """None if columns are inferred."""
+        """Declared types by column name; None if columns are inferred."""
 
     @property
     def unknown_field_setting(self) -> str:

@@ -35,7 +35,7 @@ class JsonConverter(JsonFieldsConverter):
         evolution: the policy for a field that was not inferred before: it becomes a column (`evolve`), is ignored
             (`pin`), or fails the work unit (`fail`). A field's type never changes; records with another type are
             rejected.
-        datasets: the evolution of some datasets. It precedes `evolution`.
+        datasets: the evolution of some datasets. It takes precedence over `evolution`.
         column: the column of objects.
         keep_column: whether this column stays beside the fields.
     """

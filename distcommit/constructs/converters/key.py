@@ -53,7 +53,6 @@ class Key(ConverterSettings):
 
 
 def _integers(keys: pa.Array) -> pa.Array:
-    """Decode big-endian numbers; raises ValueError for other than 4 or 8 bytes."""
     lengths = set(pc.unique(pc.binary_length(keys)).to_pylist()) - {None}
     if lengths - {4, 8}:
         raise ValueError(f"a whole number must have 4 or 8 bytes, found {max(lengths - {4, 8})}")

@@ -20,7 +20,7 @@ from distcommit.schemas.known_columns import Columns, find_column, with_column_t
 from distcommit.schemas.storable_types import is_text
 
 _FILE, _ROW = "_file", "_row"
-"""Columns of the source `files`."""
+"""Columns of the source `files`: the file and the row number of each record."""
 
 
 class Parse(InferringConverter):
@@ -39,10 +39,10 @@ class Parse(InferringConverter):
         decimal: decimal point of numbers.
         thousands: separator of thousands in numbers; empty for none.
         dates: formats of dates, such as `%d.%m.%Y`, as for Python's `strptime`. The first that fits applies.
-        timestamps: formats of timestamps, such as `%d.%m.%Y %H:%M`, likewise.
+        timestamps: formats of timestamps, such as `%d.%m.%Y %H:%M`, by the same rules.
         evolution: the policy for a column that was not inferred before: it gets a type (`evolve`), is left out (`pin`),
             or fails the work unit (`fail`).
-        datasets: the evolution of some datasets. It precedes `evolution`.
+        datasets: the evolution of some datasets. It takes precedence over `evolution`.
     """
 
     type: Literal["parse"]
@@ -112,7 +112,6 @@ class Parse(InferringConverter):
 
 
 def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
-    """Yield a note for each column that is text because of a few values among numbers."""
     for name in texts:
         row = forms.first_word(batch.column(name))
         if row is None:
@@ -132,7 +131,7 @@ def _is_parsed(field: pa.Field) -> bool:
 
 
 class _ParseError(Exception):
-    """A value does not fit; `column`: its name."""
+    """Error of a value that does not fit its column's type. `column` is the column's name."""
 
     def __init__(self, field: pa.Field, reason: object) -> None:
         super().__init__(f"column {field.name!r} as {field.type}: {reason}")

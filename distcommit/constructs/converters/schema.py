@@ -36,7 +36,7 @@ class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_
     widened. If the policy is changed to `pin` later, the newest columns are pinned.
 
     Attributes:
-        datasets: policies of some datasets. They take precedence over the converter's own.
+        datasets: policies of some datasets. They take precedence over the converter's policy.
     """
 
     process_local: ClassVar[frozenset[str]] = frozenset({"_schemas"})

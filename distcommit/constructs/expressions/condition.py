@@ -23,7 +23,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-"""Arrow's function by operator. A comparison with null is null."""
+"""Arrow function of each operator. A comparison with null returns null."""
 
 
 def compile_comparison(column: Any, op: str, operand: Any, *, negated: bool = False) -> Any:
@@ -48,7 +48,7 @@ def compile_comparison(column: Any, op: str, operand: Any, *, negated: bool = Fa
 
 
 class Condition(SettingsModel):
-    """One of the following forms. As in SQL, a comparison with null is neither true nor false.
+    """A condition in one of the following forms. As in SQL, a comparison with null is neither true nor false.
 
     {column: price, op: ">=", value: 10}    ==, !=, <, <=, > or >=
     {column: kind, op: in, values: [a, b]}
@@ -88,7 +88,6 @@ class Condition(SettingsModel):
             yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", actual=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
-        """Return the names of the columns that the condition needs."""
         own = frozenset() if self.column is None else frozenset([self.column])
         return own.union(*(part.columns() for part in self._parts()))
 

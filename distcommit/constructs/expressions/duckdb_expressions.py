@@ -1,6 +1,6 @@
 """SQL expressions over the columns of a batch, executed by DuckDB one record at a time, without files and network.
 
-DuckDB (2.0) loads in a third of DataFusion's time (55.0), in half the space, but is half as fast.
+DuckDB 2.0 loads in a third of the time of DataFusion 55.0 and takes half the space, but is half as fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MULTIPLIES = {"unnest", "unlist", "generate_subscripts"}
 
 
 class SqlExpressions:
-    """SQL condition and computed columns of records. Not picklable, and not shared between threads.
+    """SQL condition and computed columns of records. It can't be pickled, and threads must not share it.
 
     Args:
         where: the condition; empty for all records.
@@ -75,7 +75,7 @@ class SqlExpressions:
             connection.close()
 
     def computed(self, columns: Columns) -> pa.Schema:
-        """Return the computed columns; raises ConfigurationError if one is missing or unsuitable."""
+        """Return the computed columns; raises ConfigurationError if an input column is missing or unsuitable."""
         named = [field for field in columns.fields if field.name.lower() in self._names]
         schema = pa.schema(named) if self._names <= {field.name.lower() for field in named} else columns.fields
         if UNKNOWN not in schema.types and (not columns.may_have_others or schema is not columns.fields):
@@ -87,7 +87,6 @@ class SqlExpressions:
         return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
 
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
-        """Return an expression's type, or `UNKNOWN`; raises ConfigurationError."""
         names = self._names_of[text]
         schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
         if UNKNOWN in schema.types or (
@@ -136,8 +135,8 @@ class SqlExpressions:
         return columns[0], columns[1:]
 
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return rows for which an expression may fail. Raises TransientError of the engine, and duckdb.Error if `TRY`
-        is not possible."""
+        """Return rows for which an expression may fail. Raises TransientError if the engine fails, and duckdb.Error if
+        `TRY` does not accept an expression."""
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
         where = f"TRY({_in_brackets(self._where)})" if self._where else "true"
         condition = f"{where} IS NULL OR ({where} AND ({' OR '.join(tried) or 'false'}))"
@@ -172,7 +171,6 @@ class SqlExpressions:
             ) from error
 
     def _used_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the columns that the expressions name, without case."""
         used = []
         for required in sorted(self._names):
             same = [name for name in schema.names if name.lower() == required]
@@ -189,7 +187,7 @@ class SqlExpressions:
         return used
 
     def _parsed(self, expression: str) -> dict[str, Any]:
-        """Return an expression's syntax tree; raises ValueError if it is none or needs several records."""
+        """Return an expression's syntax tree; raises ValueError if it is not an expression or needs several records."""
         query = "SELECT json_serialize_sql(?)"
         parsed = json.loads(self._connection.execute(query, [f"SELECT {_in_brackets(expression)}"]).fetchall()[0][0])
         if parsed["error"]:
@@ -241,7 +239,7 @@ def _parts(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _engine_failures() -> tuple[type[Exception], ...]:
-    """Return errors that no record causes."""
+    """Return the types of DuckDB's errors that no record causes."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     return duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException, duckdb.InterruptException

@@ -42,7 +42,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Convert literals to an array of a column's type. Raises ConfigurationError if it has no equal value for one."""
+    """Convert literals to an array of a column's type. Raises ConfigurationError if the type lacks an equal value."""
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 

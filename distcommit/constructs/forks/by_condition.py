@@ -29,7 +29,7 @@ class ByCondition(ForkOperatorSettings):
         return frozenset(self.when)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Return True; raises the errors of the branch's condition."""
+        """Return True; raises ConfigurationError if the schema does not suit the branch's condition."""
         if branch in self.when:
             self.when[branch].check_schema(schema, self.type)
         return True
@@ -40,7 +40,7 @@ class ByCondition(ForkOperatorSettings):
         return existing is None or self.accepts(branch, existing)
 
     def matching_rows(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
-        """Return masks without nulls by branch, in the order of `when`."""
+        """Return the matching rows of each branch as a mask without nulls, in the order of `when`."""
         return {
             branch: condition.is_true(batch, self.type) for branch, condition in self.when.items() if branch in branches
         }

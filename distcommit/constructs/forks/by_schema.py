@@ -1,4 +1,4 @@
-"""Fork operators that send whole batches: to every branch, or to those that their schema suits."""
+"""Fork operators that send whole batches: to every branch, or to those whose required columns they have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BySchema(ForkOperatorSettings):
     """Fork that sends records to each branch whose required columns they have.
 
     Attributes:
-        requires: by branch, its required columns. A branch that requires none takes all records.
+        requires: `{BRANCH: [COLUMN, ...]}`, the required columns. A branch that requires none takes all records.
     """
 
     type: Literal["by_schema"] = "by_schema"

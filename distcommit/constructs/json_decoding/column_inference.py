@@ -1,4 +1,4 @@
-"""Inference of columns, whose types never change."""
+"""Inference of a dataset's columns. Inferred types never change."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class InferredFields:
         return columns_of_fields(self.history.newest or {})
 
     def _merged(self, newest: Fields | None, new: Fields) -> Fields | None:
-        """Return the fields with new ones, or None without these; raises the errors of `read`."""
+        """Return the fields including new ones; None if no field is new. Raises the errors of `read`."""
         requested = merged_fields(newest or {}, new)
         if requested == (newest or {}):
             return None

@@ -51,7 +51,6 @@ def _json_text(value: msgspec.Raw) -> str | None:
 
 
 def _exact_float(value: msgspec.Raw) -> float | None:
-    """Return a number; raises msgspec.DecodeError, or ValueError if float64 would lose digits."""
     number: float | None = _FLOATS.decode(value)
     if number is not None and Decimal(repr(number)) != Decimal(text := bytes(value).strip().decode()):
         raise ValueError(f"{text[:50]} has more digits than float64 can represent: declare it as decimal or float64")
@@ -79,10 +78,10 @@ def _or_null(kind: pa.DataType, exact_floats: bool) -> Any:
 
 
 def python_type(kind: pa.DataType, exact_floats: bool) -> Any:
-    """Return msgspec's type for `exact_value`.
+    """Return the type as which msgspec decodes values for `exact_value`.
 
     Args:
-        exact_floats: whether floats stay text until then.
+        exact_floats: whether floats stay text until `exact_value` converts them.
 
     Raises:
         ValueError: if JSON has no such type.

@@ -29,12 +29,12 @@ _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
 _UNDERFLOW = re.compile(rb"[eE]-\d{3}")
 _SURE_DIGITS = 15
-"""Up to which a number is exact in float64."""
+"""Number of decimal digits that float64 always holds exactly."""
 _DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # with any zone, the year stays in the range of both readers
 _NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 _ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
 _SHALLOW = 300
-"""Nesting that both readers accept."""
+"""Levels of nesting that both readers accept."""
 _PART_BYTES = 256 << 10
 _BY_RECORD = (msgspec.DecodeError, pa.ArrowException, OverflowError, RecursionError, ValueError)
 
@@ -46,7 +46,7 @@ class JsonRecords:
     Attributes:
         columns: a column for each field.
         rows: the input row of each record; None if each record has the number of its input row.
-        rejected: rejection reasons by row.
+        rejected: rejection reasons by input row.
     """
 
     columns: list[pa.Array]
@@ -78,16 +78,16 @@ class JsonReader:
         self._has_others = False
 
     def read(self, values: pa.Array) -> JsonRecords:
-        """Read an object from each value; null has null fields, and unreadable ones are rejected."""
+        """Read an object from each value. A null value has null fields. Unreadable values are rejected."""
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
     def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
-        """Read all values at once, or return None if there is a field outside `expected` or Arrow may not be reliable;
-        then infer fields and call `read`.
+        """Read all values at once by Arrow. Return None if there is a field outside `expected`, or Arrow may not be
+        reliable. The caller then infers fields and calls `read`.
 
         Args:
-            expected: the schema's fields, then those without values so far.
+            expected: the schema's fields, then the fields without a value so far.
         """
         at_once = None if self._has_map or not len(values) else self._at_once(values, expected)
         return None if at_once is None else JsonRecords(at_once)
@@ -118,7 +118,6 @@ class JsonReader:
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
     def _rejection_reason(self, error: Exception, value: bytes | str) -> str:
-        """Return the first unfit value with its path, and the record's first 100 bytes."""
         return f"{located(value, self._struct, self._unfit_reason) or error}: record {value[:100]!r}"
 
     def _unfit_reason(self, value: msgspec.Raw, kind: pa.DataType) -> str:
@@ -130,13 +129,13 @@ class JsonReader:
         return ""
 
     def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
-        """Read by Arrow; None if the result might differ, or a field is outside `expected`.
+        """Read values by Arrow. Return None if the decoder's result might differ, or a field is outside `expected`.
 
         Arrow ignores line breaks between objects, but each line is one object. It fails at a line break within a
         string, so every value, from `{` to `}`, ends outside of strings. An object left open would continue with `{`
         after `}`, which fails, too. So it is sufficient to compare the numbers of objects and values.
 
-        With "error", it fails at other fields, so none can hide `NaN` or deep nesting.
+        With "error", Arrow fails at other fields, so no such field can hide `NaN` or deep nesting.
         """
         try:
             texts, text = _joined(values)
@@ -162,7 +161,7 @@ class JsonReader:
     def _by_arrow(
         self, text: pa.Buffer, wire: pa.Schema, on_other_fields: Literal["error", "ignore"], rows: int
     ) -> list[pa.Array] | None:
-        """Read JSON by Arrow; None for another number of objects than `rows`.
+        """Read JSON by Arrow. Return None if the number of objects is not `rows`.
 
         Args:
             text: one object on each line.
@@ -170,7 +169,7 @@ class JsonReader:
 
         Raises:
             pa.ArrowException: if Arrow's reader fails, or a value does not fit its column.
-            _MightDifferError: if `self._decoder` might reject or convert a value otherwise.
+            _MightDifferError: if `self._decoder` might reject a value or convert it differently.
         """
         read = pj.read_json(
             pa.BufferReader(text),
@@ -189,11 +188,10 @@ def _decoder_of(kind: pa.DataType, exact_floats: bool) -> msgspec.json.Decoder[A
 
 
 class _MightDifferError(Exception):
-    """Arrow accepted a value that the decoder might reject or convert otherwise."""
+    """Error of a value that Arrow accepts, but the decoder might reject or convert differently."""
 
 
 def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array; raises ValueError for times outside the years 1 to 9999 in UTC."""
     array = pa.array(records, kind)
     if not are_within_calendar(array):
         raise ValueError(OUTSIDE_CALENDAR)
@@ -205,7 +203,7 @@ def _text(value: bytes | str) -> str:
 
 
 def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
-    """Return the values, and one text of lines; None if the readers might differ.
+    """Return the values, and all of them as one text of lines. The text is None if the readers might differ.
 
     Raises:
         pa.ArrowInvalid: if a value is not UTF-8.
@@ -255,7 +253,7 @@ def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
 
 
 def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Return by byte whether it is `{` or `[`, which differ by one bit."""
+    """Return for each byte whether it is `{` or `[`, which differ by one bit."""
     opens: npt.NDArray[np.bool_] = (text | 0x20) == ord("{")
     return opens
 
@@ -298,7 +296,7 @@ def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast Arrow's result; raises _MightDifferError or pa.ArrowInvalid if the decoder's might differ."""
+    """Cast Arrow's result; raises _MightDifferError or pa.ArrowInvalid if the decoder's result might differ."""
     if pa.types.is_struct(kind):
         below = [_typed(array.field(index), f.type) for index, f in enumerate(kind)]
         return pa.StructArray.from_arrays(below, fields=list(kind), mask=array.is_null())
@@ -328,5 +326,5 @@ def _all_match(array: pa.Array, pattern: str) -> bool:
 
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:
-    """Return text for dates and times, of which Arrow accepts other forms."""
+    """Replace dates and times by text, because Arrow accepts other forms of them than the decoder."""
     return replace_types(kind, lambda inner: pa.string() if pa.types.is_temporal(inner) else inner)

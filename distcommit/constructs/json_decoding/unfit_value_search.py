@@ -18,7 +18,7 @@ def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Ra
 
     Args:
         kind: struct of the columns.
-        reason: empty if a value fits.
+        reason: returns why a value does not fit; empty if it fits.
     """
     try:
         for path, value, value_type in _leaves(msgspec.Raw(text), kind, "$"):
@@ -30,7 +30,7 @@ def located(text: bytes | str, kind: pa.StructType, reason: Callable[[msgspec.Ra
 
 
 def _leaves(value: msgspec.Raw, kind: pa.DataType, path: str) -> Iterator[tuple[str, msgspec.Raw, pa.DataType]]:
-    """Yield values with path and type; whole if one should be an object or list, but is not."""
+    """Yield innermost values with path and type. A value that should be an object or list, but is not, stays whole."""
     try:
         if pa.types.is_struct(kind):
             fields = from_json(value, dict[str, msgspec.Raw] | None) or {}

@@ -1,4 +1,4 @@
-"""Decoded messages, into which rows of nulls are merged by row."""
+"""Decoded messages of a batch, and rows of nulls between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DecodedRows:
         return cls([pa.nulls(len(rows), field.type) for field in schema], schema, rows)
 
     def with_nulls(self, nulls: Indices) -> DecodedRows:
-        """Merge rows of nulls."""
+        """Return the messages and rows of nulls, in ascending order."""
         if not len(nulls):
             return self
         rows = np.concatenate([self.rows, nulls])

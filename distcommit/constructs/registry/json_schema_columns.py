@@ -37,7 +37,7 @@ def columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]
     """Return an object's columns, and the required ones that must not be null.
 
     Raises:
-        UnusableSchemaError: if it is no object schema with properties, a type is unknown, or a reference has no target.
+        UnusableSchemaError: if it is not an object schema with properties, or has an unknown type or reference.
     """
     try:
         return _columns_of(registered)
@@ -67,10 +67,10 @@ def _columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]
 
 @dataclass(slots=True)
 class _Types:
-    """The types of one schema."""
+    """Conversion of one JSON schema to Arrow types."""
 
     expansion: Expansion
-    """Counter of its columns."""
+    """Counter of the schema's columns."""
     within: list[int] = field(default_factory=list)
     """Identities of enclosing schemas, to find recursion."""
 
@@ -129,7 +129,7 @@ class _Types:
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
     """Raise UnusableSchemaError if the writer's messages can't be read with the reader's columns.
 
-    Types must be equal, or an integer read as a number; `required` must exist.
+    Types must be equal, except that an integer can be read as a number. Columns in `required` must exist.
     """
     for item in reader:
         index = writer.get_field_index(item.name)

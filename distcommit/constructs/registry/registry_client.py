@@ -37,17 +37,17 @@ class UnknownSchemaError(LookupError):
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
     schema_id: int
-    """In the registry."""
+    """Id of the schema in the registry."""
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
     """The registered text. For Protobuf, the text of a `.proto` file or a descriptor in Base64."""
     references: tuple[tuple[str, str], ...]
-    """Names and texts, each once and after those that it needs."""
+    """Name and text of each referenced schema, after those that it refers to."""
 
 
 def check_size(registered: RegisteredSchema) -> None:
-    """Raise SchemaTooLargeError for text or number of a schema and its references."""
+    """Raise SchemaTooLargeError if a schema has too many references, or is too large together with them."""
     if len(registered.references) > MAX_REFERENCES:
         count = len(registered.references)
         raise SchemaTooLargeError(f"it refers to {count} schemas, and at most {MAX_REFERENCES} are allowed")
@@ -99,7 +99,7 @@ class PinnedSchema(SettingsModel):
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether each topic has its own."""
+        """Whether each topic has its own subject."""
         return self.subject is None or _TOPIC in self.subject
 
     def subject_of(self, topic: str, column: str) -> str:
@@ -107,7 +107,6 @@ class PinnedSchema(SettingsModel):
 
 
 def default_subject(topic: str, column: str) -> str:
-    """Return the subject that producers use by default."""
     return f"{topic}-{'key' if column == 'key' else 'value'}"
 
 
@@ -130,7 +129,7 @@ class _TooLargeError(Exception):
 
 
 def _read_bounded(response: Any) -> None:
-    """Read a body before the client, which has no limit; raises _TooLargeError above `_MAX_BODY_BYTES` decompressed."""
+    """Read a body before the client, which has no limit; raises _TooLargeError above `_MAX_BODY_BYTES`."""
     body = bytearray()
     for block in response.iter_bytes():
         body += block
@@ -141,11 +140,11 @@ def _read_bounded(response: Any) -> None:
 
 
 class Registry:
-    """Client that caches answers, not failures.
+    """Client of a schema registry, which caches answers but not failures.
 
     Args:
         todo: remedy in errors.
-        answer_s: seconds of a request with the client's retries.
+        answer_s: maximum seconds of a request, including the client's retries.
     """
 
     def __init__(
@@ -191,14 +190,14 @@ class Registry:
         )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version; raises UnknownSchemaError and the errors of `schema`."""
+        """Return a version of a subject; raises UnknownSchemaError and the errors of `schema`."""
         registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
         return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version; raises UnknownSchemaError and the errors of `schema`."""
+        """Return the newest version of a subject; raises UnknownSchemaError and the errors of `schema`."""
         registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._registered(int(registered.schema_id), registered.schema)
 

@@ -36,17 +36,17 @@ from distcommit.schemas.storable_types import is_bytes
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted schemas: the registered id."""
 MAX_UNKNOWN = 200
-"""Missing schema ids of a work unit, each of which costs a request."""
+"""Maximum number of missing schema ids in a work unit. Each costs a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     records: pa.RecordBatch
-    """One for each of `numbers`."""
+    """Decoded records, one for each of `numbers`."""
     numbers: NDArray[np.int64] | None
-    """Indices of messages; None for all, in order."""
+    """Index of the message of each record; None if each record has the index of its message."""
     wrong: Mapping[int, str]
-    """Errors by index, whose records must not be used."""
+    """Errors by message index. Records of these messages must not be used."""
 
 
 class Decoder(Protocol):
@@ -66,20 +66,20 @@ _KEEP = (
 
 
 class _Unknown(str):
-    """Reason of a missing schema id."""
+    """Rejection reason of messages whose schema id the registry does not have."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _State:
-    """A converter's unpickled state in this process."""
+    """State of a converter in this process, which is not pickled."""
 
     registry: Registry
     policy: EvolutionSettings
     """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
-    """Decoder, or why there is none, by ids of writer's and pinned schema (0 without)."""
+    """Decoder, or why there is none, by ids of the writer's and the pinned schema (0 if none is pinned)."""
     pinned: dict[tuple[str, int], RegisteredSchema] = field(default_factory=dict)
     """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
@@ -89,10 +89,10 @@ class _State:
     schemas: AdmittedSchemas = field(default_factory=AdmittedSchemas)
     """Schemas of the dataset's records."""
     unknown: set[int] = field(default_factory=set)
-    """Missing ids of the work unit."""
+    """Schema ids in the current work unit that the registry does not have."""
 
     def note_unknown(self, schema_id: int, registry: str) -> None:
-        """Count a missing id; raises RecordError for too many."""
+        """Count a missing schema id; raises RecordError if there are too many."""
         self.unknown.add(schema_id)
         if len(self.unknown) > MAX_UNKNOWN:
             raise RecordError(
@@ -146,7 +146,7 @@ class RegistryConverter(
 
     @abstractmethod
     def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Return a decoder, to the reader's columns if given.
+        """Return a decoder of the writer's messages, to the reader's columns if a reader is given.
 
         Raises:
             UnusableSchemaError: if the schema has no columns, or the two schemas do not fit.
@@ -203,7 +203,6 @@ class RegistryConverter(
             state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> RegisteredSchema | None:
-        """Return the dataset's pinned schema, or None."""
         state, pinned_schema = self._state, self._state.policy.pinned
         if pinned_schema is None:
             return None
@@ -225,7 +224,7 @@ class RegistryConverter(
         return decoder
 
     def _admitted(self, schema_id: int) -> Decoder | str:
-        """Return a decoder, or why messages are rejected; raises RecordError if the policy fails."""
+        """Return a decoder, or why messages are rejected; raises RecordError if the policy fails the work unit."""
         policy, schemas, reader = self._state.policy, self._state.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
             schemas.ids.append(reader.schema_id)
@@ -262,7 +261,7 @@ class RegistryConverter(
         return state.decoders[key]
 
     def _create_decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Create a decoder; errors except the environment's are the schema's."""
+        """Create a decoder. Errors that are not DistcommitErrors become UnusableSchemaErrors."""
         try:
             with foreign_errors():
                 return self.decoder(writer, reader)
@@ -295,7 +294,6 @@ class RegistryConverter(
         ).fields
 
     def _without_messages(self) -> pa.Schema:
-        """Return the columns of nulls before any message."""
         return self._pinned_decoder().schema if self._state.policy.pinned else self._state.last or self._newest()
 
     def _newest(self) -> pa.Schema:

@@ -81,7 +81,6 @@ class AdmittedSchemas:
         """
 
         def next_id(newest: int | None) -> int | None:
-            """Return the id to store after the newest one; None if it is stored or refused."""
             if newest is not None and newest not in self.run_ids:
                 self.run_ids.append(newest)
             if schema_id in self.run_ids:

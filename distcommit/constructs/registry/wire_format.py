@@ -46,14 +46,14 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A column by schema ids."""
+    """The values of a column, by schema id."""
 
     framed: tuple[Framed, ...]
     """Messages by schema id, in the order of their first rows."""
     nulls: Indices
     """Rows without a value."""
     rejected: dict[int, str]
-    """Reasons by row."""
+    """Rejection reasons by row."""
 
 
 def split(column: pa.Array) -> Split:

@@ -2,8 +2,8 @@
 
 If a sink leaves data at the target before the commit, a task durably writes a note beside the attempt's folder before
 it opens a writer. The committer deletes the notes of a sequence's attempts before it executes the first step. A
-remaining note of this run belongs to an aborted attempt once its dataset is DONE. A remaining note of an older run does
-once this run has fenced the bucket and no pending, quarantined or revoking sequence contains the attempt.
+remaining note of this run belongs to an aborted attempt once its dataset is DONE. A remaining note of an older run
+does so once this run has fenced the bucket and no pending, quarantined or revoking sequence contains the attempt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[Seque
     """Delete the notes of these sequences' attempts, durably, before any step is executed.
 
     Raises:
-        OSError: no step may be executed then.
+        OSError: if notes cannot be deleted. No step may be executed then.
     """
     winners: dict[int, set[str]] = {}
     for name, steps in loaded.items():
@@ -55,7 +55,7 @@ def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[Seque
 
 
 def abort_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
-    """Abort ended, lost attempts at work units of DONE datasets.
+    """Abort attempts at work units of DONE datasets that have ended without being committed.
 
     Returns:
         folders below the staging root that must stay, because data could not be deleted yet.
@@ -112,9 +112,8 @@ def abort_unsealed(settings: RunSettings, epoch: int, bucket: int, past_states: 
     of the older run may still write.
 
     Args:
-        settings: settings of this run, which has fenced the bucket.
-        epoch: epoch of the older run.
-        past_states: task states of past runs, shared by all buckets of the caller.
+        settings, epoch, past_states: as for `sweep_aborted`.
+        fold: state of the bucket's log.
     """
     fs, staging = settings.store.fs, settings.store.roots.staging
     noted = noted_attempts(fs, staging, epoch, bucket)

@@ -42,7 +42,7 @@ def build_execution(
     Such a member is quarantined, being abandoned or unreadable.
 
     Args:
-        loaded: steps to execute.
+        loaded: steps to execute, by sequence.
         verify_first: see `execute_sequences`.
     """
     groups_by_sequence = _groups_by_sequence(groups, fold)

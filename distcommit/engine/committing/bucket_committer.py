@@ -1,7 +1,7 @@
 """The committer of one bucket.
 
-Several may work on a bucket at a time; its log decides which records are valid. If one dies, another, the drain or the
-next run completes its commits.
+Several committers may work on a bucket at a time; the bucket's log decides which records are valid. If a committer
+dies, another one, the drain or the next run completes its commits.
 
 Committers batch segments, renames and syncs (`core.support.io_batching`).
 """
@@ -76,7 +76,7 @@ class BucketCommitter:
         self._built: dict[SequenceName, _Built] = {}
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add this task's states in the file `name`, which is then not read."""
+        """Add task states that this task wrote to the file `name`, which is then not read."""
         self._open.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
@@ -90,11 +90,11 @@ class BucketCommitter:
         record.
 
         Args:
-            ended: whether ingest had ended before: missing attempts count as failed, and other processes' sequences of
-                this run are taken over.
+            ended: whether ingest had ended before. If so, missing attempts count as failed, and other processes'
+                sequences of this run are taken over.
 
         Raises:
-            FencedError: nothing further was sealed.
+            FencedError: if a newer run has fenced the bucket. Nothing further was sealed.
             DistcommitError, OSError: if the store cannot be read or written. Calling again resumes.
         """
         fold = self.log.refresh()
@@ -112,7 +112,7 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> BatchedWork[None]:
-        """Execute and close this run's pending sequences: those sealed here, or all with `take_over`."""
+        """Execute and close this run's pending sequences: those that this committer sealed, or all with `take_over`."""
         fold = self.log.latest()
         own = [item.sequence for item in fold.pending() if item.sequence.epoch == self._settings.epoch]
         sequences = [item for item in own if take_over or sequence_name(item) in self._sealed_here]
@@ -124,8 +124,8 @@ class BucketCommitter:
     def replay(self, decided_epochs: frozenset[int]) -> BatchedWork[None]:
         """Finish older runs' sequences: verify every step, execute the missing ones, close.
 
-        A held one is dropped unless its run decided to publish. A lost step quarantines at once, other failures after
-        `max_attempts` runs; an outage does not count.
+        A held sequence is dropped unless its run decided to publish. A lost step quarantines its dataset at once, other
+        failures after `max_attempts` runs. An outage does not count.
         """
         settings = self._settings
         pending = [opened for opened in self.log.refresh().pending() if settings.replays(opened.sequence)]
@@ -141,7 +141,6 @@ class BucketCommitter:
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Count and return the outcomes for an all-or-none job's decision, after the drain."""
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
@@ -167,9 +166,9 @@ class BucketCommitter:
         return sequences
 
     def _seal(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """Write the sequences ahead as one record, which also closes them with at-least-once.
+        """Write the sequences into the log as one record. With at-least-once, it also closes them.
 
-        Another committer executes what it has sealed.
+        A sequence that another committer has sealed before is left to it.
         """
         own = {sequence_name(sequence): sequence for sequence in sequences}
         if not sequences:
@@ -193,7 +192,7 @@ class BucketCommitter:
     # -- executing and closing
 
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """At-least-once: execute steps, make effects durable, then move watermarks.
+        """Execute steps, make their effects durable, then move watermarks (at-least-once).
 
         After a crash in between, records are published twice.
         """
@@ -221,8 +220,8 @@ class BucketCommitter:
         """Execute and close pending sequences of `fold`.
 
         Args:
-            verify_first: whether this is replay, in which a failure counts.
-            last: whether this run tries no more, so that failures are recorded.
+            verify_first: whether the sequences are replayed, so that failures count.
+            last: whether this run does not try them again, so that failures are recorded.
         """
         if not sequences:
             return fold

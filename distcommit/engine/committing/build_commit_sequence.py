@@ -28,7 +28,7 @@ def sequence_name(sequence: SealedSequence) -> SequenceName:
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:
     """Return whether all files of a task state are staged.
 
-    With at-least-once, published files count, because another committer may have begun.
+    With at-least-once, published files count as staged, because another committer may have begun.
     """
     if staged.has_all_of(state):
         return True
@@ -84,7 +84,7 @@ def build_sequence(
 
 
 def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
-    """Return each target's epoch after these steps."""
+    """Return the epochs that each target's ledger may have after these steps."""
     branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
     if not branches:
         return {}
@@ -93,7 +93,6 @@ def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitS
 
 
 def _data_files(result: BranchResult) -> int:
-    """Return the number of data files, without tombstones, which may be deleted earlier."""
     return len(result.files) - len(tombstones_among([file.final_path for file in result.files]))
 
 

@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class NotCommitted(NamedTuple):
-    """Why a run commits nothing of a dataset.
+    """The reason why a run commits nothing of a dataset.
 
     Attributes:
-        reason: why.
+        reason: text of the reason.
         failed: whether an error is the cause.
         run: the results of the work units; None if nothing failed.
     """
@@ -38,12 +38,12 @@ class NotCommitted(NamedTuple):
 
 @dataclass(slots=True)
 class DatasetNotes:
-    """What the committer knows of datasets beyond the log.
+    """Facts that the log lacks, by dataset.
 
     Attributes:
         not_committed: why nothing is committed.
-        unpublished: why at-least-once could not publish, or a replacement not be staged.
-        unfinished: why the sequence stays.
+        unpublished: why at-least-once could not publish, or a replacement could not be staged.
+        unfinished: why the sequence stays open.
     """
 
     not_committed: Mapping[str, NotCommitted]
@@ -54,7 +54,6 @@ class DatasetNotes:
 def count_outcomes(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """Count and return the outcomes after the drain."""
     return _count([_outcome_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
@@ -66,7 +65,6 @@ def count_held(
 
 
 def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
-    """Yield the outcomes of open sequences after replay."""
     for state in fold.datasets.values():
         if state.open is not None:
             yield outcome_row(

@@ -1,4 +1,4 @@
-"""Deletion of output probes and task output, which the next run repeats."""
+"""Deletion of output probes and task output. If it fails, the next run repeats it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RemoveProbes(IoRequest):
 
 
 def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:
-    """Delete the task output of DONE datasets; return the number of files.
+    """Delete the task output of DONE datasets; return the number of deleted files.
 
     Folders of attempts that have not ended, or with data at a target, stay. Errors of the file system are only logged.
     """

@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 def drain_partition(settings: RunSettings, partition: int) -> Report:
-    """Seal, execute and close remaining sequences; an all-or-none job only seals."""
+    """Seal, execute and close a partition's remaining sequences. An all-or-none job only seals them."""
     return _finish(settings, partition, seal=True)
 
 
 def publish_partition(settings: RunSettings, partition: int) -> Report:
-    """Execute and close held sequences after the driver's decision."""
+    """Execute and close a partition's held sequences after the driver's decision."""
     return _finish(settings, partition, seal=False)
 
 
@@ -109,7 +109,7 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """Inputs of all buckets; `ended` is read before the task states."""
+    """Inputs of all buckets. `ended`: whether ingest has ended, which is read before the task states."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -125,8 +125,7 @@ def _finish_bucket(
     *,
     seal: bool,
 ) -> BatchedWork[_BucketResult]:
-    """Seal and publish a bucket's remaining sequences, and report its head, unless the log is shorter than the recorded
-    one."""
+    """Seal and publish a bucket's remaining sequences. Report its head, unless the log lacks the recorded one."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(), Tally()

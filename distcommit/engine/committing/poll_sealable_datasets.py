@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDatasets:
-    """A bucket's open plans, until published or impossible in this run.
+    """The plans of a bucket that this run has neither published nor given up.
 
     Args:
-        tables: shared by a task; None to read here.
+        tables: task states, shared by a task; None to read them here.
 
     Attributes:
-        not_committed: reasons by dataset.
+        not_committed: why nothing is committed, by dataset.
     """
 
     def __init__(
@@ -45,11 +45,9 @@ class OpenDatasets:
         return bool(self._plans)
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add this task's states in the file `name`, which is then not read."""
         self._reader.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
-        """Return new task states of any task; after OSError, the next call reads again."""
         states = self._new_states()
         for state in states:
             if state.dataset_urn in self._plans:
@@ -66,13 +64,12 @@ class OpenDatasets:
             return self._reader.poll()
 
     def states_of(self, plan: DatasetPlan) -> Sequence[TaskState]:
-        """Return the states of an open dataset."""
         return self._states.get(plan.dataset_urn, ())
 
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
-        """Yield sealable datasets with their staged files, and move impossible ones to `not_committed`.
+        """Yield sealable datasets with their staged files, and move datasets that can't be sealed to `not_committed`.
 
         Args:
             ended: whether missing attempts count as failed.
@@ -109,7 +106,6 @@ class OpenDatasets:
                     yield plan, answer, staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
-        """Remove and return published plans."""
         done = [p for urn, p in self._plans.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
         for plan in done:
             del self._plans[plan.dataset_urn]

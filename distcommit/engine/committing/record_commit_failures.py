@@ -1,6 +1,6 @@
 """Classification of failed commits (lost, outage, retryable), and their record in the log.
 
-`protocol.next_log_record.fail` has the threshold.
+`protocol.next_log_record.fail` decides when a dataset is quarantined.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReplayObserver:
-    """Collects outcomes of replayed sequences, and forwards events."""
+    """Observer that collects outcomes of replayed sequences, and forwards events."""
 
     def __init__(self, bucket: int, observer: Observer) -> None:
         self._bucket, self._observer = bucket, observer
@@ -58,7 +58,7 @@ class _ReplayObserver:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """Recovery of a bucket, a partition, or all."""
+    """Report on the recovery of a bucket, a partition, or all partitions."""
 
     report: Report
     """Counts and reasons."""
@@ -69,7 +69,7 @@ class RecoverReport(msgspec.Struct, frozen=True):
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
-    """Fence, replay and sweep the buckets; an unreadable one is only reported."""
+    """Fence, replay and sweep a partition's buckets. An unreadable bucket is only reported."""
     tally = Tally()
     reports: list[RecoverReport] = []
     store, recorder = settings.store, TaskRecorder(settings, "recover", partition)
@@ -103,7 +103,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
 
 
 def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
-    """Delete superseded published files, after CUT 1."""
+    """Delete a partition's superseded files, once the job log has this run's first CUT record."""
     tally = Tally()
     states: dict[int, Mapping[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
@@ -125,7 +125,6 @@ def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverRep
 
 
 def oldest_held(reports: Iterable[RecoverReport]) -> int:
-    """Return the oldest epoch of a held sequence, or 0."""
     return min((report.oldest_held_epoch for report in reports if report.oldest_held_epoch), default=0)
 
 
@@ -136,7 +135,7 @@ class _RecoveryContext:
     Attributes:
         job_fold: state of the job log, which includes this run's fence.
         staged: epochs that have staged files.
-        ended_epoch: the newest run that has marked its end in the output.
+        ended_epoch: epoch of the newest run that has marked its end in the output.
         manifest: manifest of the previous snapshot.
         past: task states of past runs, read on demand.
         killed: the killed run whose finished work units this run seals; None if there is none.
@@ -226,7 +225,7 @@ def _recover_bucket(
 def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) -> int:
     """Delete older task output in buckets that no longer exist; return the number of files.
 
-    Buckets change only while every dataset is idle, so no sequence needs it.
+    Buckets change only while every dataset is idle, so no sequence needs these files.
     """
     fs, root = settings.store.fs, settings.store.roots.staging
     older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
@@ -240,7 +239,7 @@ def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int,
     """Abort older attempts in a bucket that no open sequence contains, and delete staged files of runs without open
     sequences. Return the number of deleted files.
 
-    A resumed run's files stay. If killed runs are resumed, an attempt after CUT 1 deletes nothing.
+    A resumed run's files stay. If killed runs are resumed, a recovery task after CUT 1 deletes nothing.
     """
     resumed = resumed_epoch(settings, recovery.job_fold)
     if resumed == settings.epoch:
@@ -251,8 +250,8 @@ def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int,
 
 
 def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, open_in: Fold | None = None) -> int:
-    """Call `abort_unsealed` with open sequences, otherwise `sweep_aborted`. A link or mount out of the staging root
-    stops only this bucket."""
+    """Call `abort_unsealed` if there are open sequences, otherwise `sweep_aborted`. A link or mount out of
+    the staging root stops only this bucket."""
     try:
         if open_in is not None:
             abort_unsealed(settings, epoch, bucket, past, open_in)

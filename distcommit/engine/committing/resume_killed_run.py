@@ -3,8 +3,8 @@
 Recovery seals them up to the first gap, by the killed run's rules and with its epoch, so that file names, footers and
 ledgers agree. Then the sequence is replayed, and planning continues at its end.
 
-A late recovery task may still seal it until a newer run's fence, so only the run after this one sweeps the staged
-files.
+A late recovery task may still seal the sequence until a newer run's fence, so only the run after this one
+sweeps the staged files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KilledRun:
 def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
     """Return the epoch of a killed previous run to resume; else 0.
 
-    Only the job log decides, so that all recovery tasks agree. After CUT 1 it is this run's own.
+    Only the job log decides, so that all recovery tasks agree. After CUT 1 it is this run's epoch.
     """
     is_dead = job_fold.began_epoch > job_fold.ended_epoch
     return job_fold.began_epoch if settings.resume_across_runs and is_dead else 0
@@ -60,8 +60,8 @@ def resumed_epoch(settings: RunSettings, job_fold: Fold) -> int:
 def find_killed_run(settings: RunSettings, job_fold: Fold) -> KilledRun | None:
     """Return the killed run to resume, or None.
 
-    None with at-least-once, for all-or-none jobs, if job file or software differed, or if plan or records cannot be
-    read.
+    A run is not resumed with at-least-once, for all-or-none jobs, if job file or software differ, or if its plan or
+    the records of both starts cannot be read.
     """
     epoch = resumed_epoch(settings, job_fold)
     if not 0 < epoch < settings.epoch or settings.at_least_once or settings.job_level:
@@ -167,7 +167,6 @@ def _sequence(
     fold: Fold,
     staged: StagedFiles,
 ) -> SealedSequence | None:
-    """Return the sequence of finished work units up to the first gap, or None."""
     urn = plan.dataset_urn
     policy = settings.policy_of(urn)
     answer = readiness(plan, states[urn], policy=policy, ingest_ended=True, staged=staged.has_all_of)

@@ -15,11 +15,11 @@ from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, Work
 def build_previous_run(
     epoch: int, plan: DatasetPlan, states: Sequence[TaskState], winners: Sequence[TaskState] = ()
 ) -> PreviousRun | None:
-    """Return the results of a dataset's work units; None for maintenance.
+    """Return the results of a dataset's work units; None for maintenance units.
 
     Args:
-        states: of all attempts.
-        winners: committed attempts.
+        states: task states of all attempts.
+        winners: task states of committed attempts.
     """
     if any(map(is_maintenance, plan.work_units)):
         return None
@@ -40,7 +40,7 @@ def _listed(results: Sequence[WorkUnitResult]) -> tuple[WorkUnitResult, ...]:
 
 
 def _result(unit: WorkUnit, attempts: Sequence[TaskState], winner: TaskState | None) -> WorkUnitResult:
-    """Return the result of the winner, or the last attempt, if possible a successful one."""
+    """Return the result of the winner. Without a winner, prefer the last successful attempt to the last attempt."""
     ranked = sorted(attempts, key=lambda state: (state.outcome is TaskOutcome.SUCCEEDED, state.finished_ms))
     state = winner or (ranked[-1] if ranked else None)
     return WorkUnitResult(

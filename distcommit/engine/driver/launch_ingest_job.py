@@ -1,4 +1,4 @@
-"""Launching of the ingest job, also again without work units that killed workers."""
+"""Launching of the ingest job. If work units kill workers, it is launched again without them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
     fails.
 
     A job fails if work units have killed the workers of one task as often as Spark retries a task. The job is then
-    launched again. In the second launch each task writes down which work unit it reads, so that a work unit at which a
-    worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
-    suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
+    launched again, and its tasks leave out suspects (`engine.reading.worker_deaths`). Each further launch requires a
+    new suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
 
     Returns:
         the reports of the tasks, and the error of the last launch; empty if it succeeded.
@@ -65,7 +64,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
     """Read each suspect alone; if its worker dies again, record the failure.
 
-    If there are too many, each run begins with others.
+    If there are more than `MAX_SUSPECTS`, each run begins with others.
     """
     reports: list[Report] = []
     suspects = all_worker_deaths(launch, settings).suspects
@@ -88,7 +87,7 @@ def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
 
 @contextmanager
 def fenced_if_swept(settings: RunSettings) -> Iterator[None]:
-    """Raise FencedError for a missing folder that a newer run has deleted."""
+    """Raise FencedError if a folder is missing because a newer run has deleted it."""
     try:
         yield
     except FileNotFoundError:

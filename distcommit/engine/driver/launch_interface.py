@@ -13,7 +13,7 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 
 
 class JobFailedError(Exception):
-    """A function raised; other tasks of the job may have run.
+    """Error of a job in which a function raised. Other tasks of the job may have run.
 
     `str()` has tracebacks. `found` is one line: task, host and error.
     """
@@ -27,7 +27,7 @@ class JobFailedError(Exception):
 
 
 class Launch(Protocol):
-    """Runs `function(settings, i)` for each i below `tasks`, anywhere and in any order.
+    """Launcher that runs `function(settings, i)` for each i below `tasks`, anywhere and in any order.
 
     Functions must be at module level for pickling. Results must be small, because the driver holds them all.
 

@@ -45,7 +45,7 @@ class Phase:
 
 
 class Phases:
-    """Reports the start and the end of each phase.
+    """Reporter of the start and the end of each phase.
 
     Attributes:
         seconds: duration of each completed phase, by name.

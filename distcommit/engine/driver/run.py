@@ -63,7 +63,7 @@ class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
     succeeded: bool
     """Whether all buckets were recovered, without open sequences."""
     totals: RunCounts
-    """Sequences replayed, dropped and left, datasets quarantined, files swept."""
+    """Counts of sequences replayed, dropped and left open, datasets quarantined, and files swept."""
     reasons: Reasons = Reasons()
     """Why sequences were left or buckets were not recovered."""
     notes: Reasons = Reasons()
@@ -89,7 +89,7 @@ class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     totals: RunCounts
     """Counts of all phases."""
     commits: list[dict[str, int]]
-    """Process ids and number of steps of each task that executed any."""
+    """Process ids and number of executed commit steps of each task that executed any."""
     error: str = ""
     """Why the ingest job failed; empty if it did not."""
     reasons: Reasons = Reasons()
@@ -107,7 +107,7 @@ def new_run_id() -> str:
 
 
 def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OBSERVER) -> RecoverResult:
-    """Run without ingest.
+    """Run the recovery of a job, without ingest.
 
     Raises:
         FencedError: if a newer run has begun.
@@ -213,10 +213,10 @@ def run(
 
 
 def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSettings) -> tuple[Report, Manifest, int]:
-    """Plan, and put the manifest; raises like `run`.
+    """Plan the datasets, and put the manifest; raises the errors of `run`.
 
     Returns:
-        the reports' sum, the manifest, and the number of earlier suspects.
+        the sum of reports, the manifest, and the number of suspects of earlier runs.
     """
     store = settings.store
     with phases("plan") as phase:
@@ -232,14 +232,14 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSet
 
 
 class _BucketEnds(NamedTuple):
-    """Log heads and snapshot entries for a CUT."""
+    """Log heads and snapshot entries of buckets for a CUT record."""
 
     heads: tuple[Head, ...]
     snapshots: tuple[BucketSnapshot, ...]
 
 
 def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report]) -> _BucketEnds:
-    """Merge the ends of drained buckets with others' from recovery.
+    """Merge the ends of drained buckets with those of other buckets from recovery.
 
     A bucket whose drain failed has none, so the next run checks it.
     """
@@ -269,14 +269,13 @@ def _run_ended(result: RunResult, clock: Clock) -> RunEnded:
 def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
     """Return the oldest epoch whose decision may be needed.
 
-    It is 0 if a bucket was unreadable, which may have a held sequence.
+    Return 0 if a bucket was unreadable, because it may have a held sequence.
     """
     all_read = recovered.report.counts.buckets == settings.store.buckets
     return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
 def _all_published(total: Report) -> bool:
-    """Return whether all planned datasets are published or unchanged, without open older sequences."""
     counts = total.counts
     return (
         counts.datasets_published + counts.datasets_unchanged == counts.datasets_planned
@@ -286,7 +285,6 @@ def _all_published(total: Report) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raise an error for a misplaced dataset, or if nothing could be planned."""
     _require_buckets_of_groups(plans, store.groups)
     _require_any_plan(plans, store.job)
 
@@ -314,7 +312,6 @@ def _require_any_plan(plans: list[PlanReport], job: str) -> None:
 
 
 def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) -> None:
-    """Raise ConfigurationError if a dataset's commit group has another bucket than its state."""
     misplaced = next((plan.misplaced for plan in plans if plan.misplaced), "")
     if misplaced:
         raise ConfigurationError(
@@ -345,12 +342,11 @@ def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
 
 
 def _covers_whole_source(planned: Report) -> bool:
-    """Return, for all-or-none jobs, whether the whole source is planned without open sequences."""
     return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
 def _drain(launch: Launch, settings: RunSettings, planned: Report, phase: Phase) -> tuple[list[Report], bool]:
-    """Drain; return reports, and whether sequences are published.
+    """Drain all partitions. Return the reports, and whether sequences are published.
 
     An all-or-none job decides first: each planned dataset must be sealed or without output.
     """
@@ -378,7 +374,7 @@ def _commits(reports: list[Report]) -> Iterator[dict[str, int]]:
 
 
 def decide_run(store: JobStore, epoch: int) -> bool:
-    """Decide to publish the held sequences; False after a newer run's fence."""
+    """Record the decision to publish held sequences. Return False if a newer run has fenced the log."""
     log = store.job_log(epoch)
     return epoch in run_alone(log.settle(partial(next_log_record.decide, epoch=epoch))).decided_epochs
 

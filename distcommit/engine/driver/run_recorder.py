@@ -62,7 +62,7 @@ def recorded_run(
 
     Args:
         user: the user or service that gave the command.
-        observer: the observer; None for none.
+        observer: receives all events, if given.
         facts: further facts for the record of the start.
 
     Yields:
@@ -95,7 +95,7 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
 
 
 class RunRecorder:
-    """Forwards events, and collects the record in bounded memory.
+    """Observer that forwards events, and collects the run's record in bounded memory.
 
     Args:
         observer: receives all events.
@@ -121,7 +121,6 @@ class RunRecorder:
         self._observer.observe(event)
 
     def put_begin(self, store: JobStore, facts: RunFacts) -> None:
-        """Put the record of the start; a failure is only logged."""
         began = self._began
         beginning = RunBeginning(
             version=BEGINNING_VERSION,
@@ -136,7 +135,6 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of the end; a failure is only logged."""
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

@@ -22,12 +22,12 @@ _EVERY_S = 0.5
 
 
 class ProgressFile:
-    """A task's progress, at most every half second under a new name, of which the highest counts, so that the last
-    attempt hides others.
+    """File of a task's progress, written at most every half second under a new name. The highest name counts, so that
+    the last attempt hides others.
 
     Args:
-        task: number in the job.
-        so_far: `tasks_*` fields and rates are ignored.
+        task: number of the task in the job.
+        so_far: returns the progress, whose `tasks_*` fields and rates are ignored.
     """
 
     def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progressed]) -> None:
@@ -73,12 +73,12 @@ class ProgressFile:
 
 
 def progress_folder(store_root: str, run_id: str) -> str:
-    """Return the folder, which the driver creates and removes."""
+    """Return the folder of progress files, which the driver creates and removes."""
     return f"{store_root}/{PROGRESS}/{run_name(run_id)}"
 
 
 def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
-    """Return the sum of readable progress, labelled with `phase`, in O(tasks)."""
+    """Return the sum of all tasks' readable progress, labelled with `phase`. Costs O(tasks)."""
     newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))

@@ -19,7 +19,7 @@ MAX_EVENTS = 20
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A task's report on a phase, or a sum."""
+    """A task's report on a phase, or a sum of reports."""
 
     counts: RunCounts = RunCounts()
     """Counts of the phase."""
@@ -28,9 +28,9 @@ class Report(msgspec.Struct, frozen=True):
     notes: Reasons = Reasons()
     """Facts that are not failures."""
     fenced: str = ""
-    """Error text of a newer run's fence."""
+    """Error text if a newer run has fenced this one; else empty."""
     stale: str = ""
-    """Error text of an older output."""
+    """Error text if the output is older than the store; else empty."""
     partition: int = -1
     """Number of the partition or task; -1 in a sum."""
     worker_pid: int = 0
@@ -38,11 +38,11 @@ class Report(msgspec.Struct, frozen=True):
     daemon_pid: int = 0
     """Process id of the worker's parent; 0 in a sum."""
     events: tuple[TaskEvent, ...] = ()
-    """The first of each type; empty in a sum."""
+    """First events of each type; empty in a sum."""
     events_left_out: dict[str, int] = {}
-    """Further events by type."""
+    """Number of further events by type."""
     heads: tuple[Head, ...] = ()
-    """Durable heads of buckets."""
+    """Durable log heads of buckets."""
     snapshots: tuple[BucketSnapshot, ...] = ()
     """Snapshot entries of the reported buckets."""
 
@@ -87,7 +87,7 @@ class Tally:
                 self._events.append(event)
 
     def merge(self, report: Report) -> None:
-        """Merge a report on the same work."""
+        """Add another report on the same phase."""
         self.counts += report.counts
         self.reasons += report.reasons
         self.notes += report.notes

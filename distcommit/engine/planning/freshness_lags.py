@@ -1,4 +1,4 @@
-"""How far datasets are behind their sources and freshness targets."""
+"""Lags of datasets behind their sources and freshness targets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def known_lags(
 def note_datasets_behind(
     freshness: Freshness, plans: Sequence[DatasetPlan], lags: Mapping[str, Lag], tally: Tally
 ) -> None:
-    """Note datasets behind their freshness target."""
     for plan in plans:
         target_s, lag = freshness.target_of(plan.dataset_urn), lags.get(plan.dataset_urn)
         if lag is not None and lag.seconds is not None and lag.seconds > target_s:

@@ -13,10 +13,10 @@ from distcommit.pipeline.task_flow import TaskFlow
 
 @dataclass(slots=True)
 class LoopCheck:
-    """Checks planned datasets for loops.
+    """Check of planned datasets for loops.
 
-    Source and sink use the same system if their settings have an address in common, or if the facts that the source
-    reports of its system, such as a cluster's id, are also true for the sink's. Facts are needed because two lists of a
+    Source and sink use the same system if their settings have an address in common, or if a fact that the source
+    reports of its system, such as a cluster's id, is also true for the sink's. Facts are needed because two lists of a
     cluster's brokers may have no address in common.
 
     Attributes:

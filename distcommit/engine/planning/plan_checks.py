@@ -1,4 +1,4 @@
-"""Checks of a source's plans; an invalid one stops only its dataset."""
+"""Checks of a source's plans. An invalid plan stops only its dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distcommit.core.watermark import at_or_past
 from distcommit.core.work_units import DatasetPlan
 
 LARGEST_SIZE = 1 << 53
-"""Up to it a float represents every size exactly."""
+"""Largest size of a work unit. Floats represent all sizes up to it exactly."""
 
 
 def check_plan(
@@ -48,7 +48,7 @@ def check_plan(
 
 
 def checked_deferral(records: DeferredRecords) -> DeferredCounts:
-    """Return a storable count from 1 to 2^53; 1 for another number."""
+    """Return a storable count. If it is not from 1 to 2^53, it becomes at least 1."""
     is_valid = isinstance(records.records, int) and 0 < records.records <= LARGEST_SIZE
     count = records.records if is_valid else 1
     texts = (plain_text(records.dataset_urn, 300), reason_text(records.cause))

@@ -1,4 +1,4 @@
-"""The plan job: partitions plan their own buckets' datasets, so that no process holds all."""
+"""The plan job. Each partition plans the datasets of its own buckets, so that no process holds all plans."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ logger = logging.getLogger(__name__)
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """A partition's plan, or its failure."""
+    """Report on a partition's plan, or its failure."""
 
     report: Report
     """Counts and reasons."""
     files: dict[int, str] = {}
-    """Plan file by bucket."""
+    """Name of the plan file by bucket."""
     loads: dict[int, int] = {}
-    """Amount to read, by bucket."""
+    """Sum of `load_of` by bucket."""
     largest: tuple[tuple[int, int, str], ...] = ()
-    """(load, bucket, work unit id)."""
+    """Largest work units as (load, bucket, work unit id)."""
     failure: str = ""
     """Why the source could not be planned; empty if it could."""
     storage_failure: str = ""
@@ -72,7 +72,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     source_facts: dict[str, FixedSetting] = {}
     """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
-    """A dataset in another bucket than its commit group's; empty for none."""
+    """A dataset in another bucket than that of its commit group; empty if there is none."""
     suspects: int = 0
     """Work units to read alone, because a worker of an earlier run died."""
 
@@ -94,9 +94,9 @@ class _PartitionPlan:
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the datasets of a partition in files that the manifest makes valid.
+    """Plan the datasets of a partition, in files that become valid with the manifest.
 
-    Superseded files, and a share of expired history, are deleted.
+    Also delete superseded files and a share of expired history.
     """
     planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
@@ -152,7 +152,6 @@ def expire_older_history(settings: RunSettings, partition: int, partitions: int)
 
 
 def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state: SourceState) -> Iterator[Planned]:
-    """Yield plans; raises SourceUnavailableError for any error of the source."""
     try:
         yield from settings.flow.source.plan(owned, state)
     except Exception as error:
@@ -162,7 +161,6 @@ def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state:
 
 
 def _fenced_reason(settings: RunSettings) -> str:
-    """Return the error of a newer run's fence, which explains deleted folders, or an empty text."""
     try:
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
@@ -249,8 +247,8 @@ def _set_priorities(
 def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     """Return the manifest in O(partitions + buckets).
 
-    Large work units get tasks of their own, worst-fit decreasing. The owner reads others, unless it has much more to
-    read. With freshness order, or a killed run to resume, large ones are not separate.
+    Large work units get separate tasks. The owner of a bucket reads its other work units, unless it has much more to
+    read than other partitions. With freshness targets or `resume_across_runs`, no work units are separate.
     """
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)
@@ -272,7 +270,7 @@ def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Mani
 
 
 def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> dict[int, dict[str, DatasetState]]:
-    """Return states by readable bucket; other datasets are skipped."""
+    """Return dataset states by readable bucket. Report open and stopped datasets as skipped."""
     states: dict[int, dict[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
         try:
@@ -298,9 +296,9 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
 
 
 def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
-    """Return a dataset in another bucket than its commit group's, or an empty text.
+    """Return a dataset in another bucket than that of its commit group, or an empty text.
 
-    There it has no watermark, so it would be read from the beginning.
+    In the group's bucket it has no watermark, so it would be read from the beginning.
     """
     if not store.groups.are_named:
         return ""
@@ -313,9 +311,9 @@ def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, Datase
 
 
 class _StoredState(SourceState):
-    """Stored states of a partition's buckets, and of others on demand.
+    """Stored states of datasets in a partition's buckets, and in other buckets on demand.
 
-    All buckets are fenced and replayed, so until the manifest only operator actions can change them.
+    All buckets are fenced and replayed, so until the manifest is put, only operators can change states.
     """
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:

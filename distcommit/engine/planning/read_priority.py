@@ -1,4 +1,4 @@
-"""Read priority, a property of work units: those furthest behind their target first, backlogs last."""
+"""Read priority of work units. Datasets furthest behind their target come first, backlogs last."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PROPERTY = "urgency"
 
 
 def priority_of(unit: WorkUnit) -> float:
-    """Return the priority, highest first and below 0 for backlogs."""
+    """Return the read priority, which is below 0 for backlogs."""
     return float(unit.properties.get(_PROPERTY, 0))
 
 
 def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
-    """Sort by descending priority, in each dataset's order."""
+    """Sort work units by descending priority, and keep their order within datasets."""
     return sorted(units, key=priority_of, reverse=True)
 
 

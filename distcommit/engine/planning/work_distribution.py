@@ -15,23 +15,23 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.stores.state.run_plans import LentUnits, Manifest
 
 MAX_REPORTED_UNITS = 64
-"""Large work units that a partition reports."""
+"""Maximum number of large work units that a partition reports."""
 _LARGEST_LOAD = 1 << 40
 _TOLERANCE_DIVISOR = 8
 """A partition lends above 9/8 of its share, because borrowers must poll its buckets."""
 
 
 def load_of(unit: WorkUnit) -> int:
-    """Return size + 1, limited so that sums fit into 64 bits."""
+    """Return a work unit's size + 1, limited so that sums fit into 64 bits."""
     return min(unit.size, _LARGEST_LOAD) + 1
 
 
 @dataclass(slots=True)
 class Loads:
-    """What a partition has to read.
+    """Load that a partition has to read.
 
     Attributes:
-        by_bucket: sum of `load_of`.
+        by_bucket: sum of `load_of` by bucket.
         largest: heap of (load, bucket, work unit id), at most `MAX_REPORTED_UNITS`.
     """
 
@@ -49,7 +49,7 @@ class Loads:
 
 
 def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Distribute work units, largest first, worst-fit decreasing."""
+    """Distribute work units, sorted largest first, each to the task with the least load."""
     heap = [(0, task) for task in range(min(len(large), tasks))]
     groups: list[list[tuple[int, str]]] = [[] for _ in heap]
     for size, bucket, unit_id in large:
@@ -128,9 +128,9 @@ def units_read(
     *,
     in_turn: bool = False,
 ) -> list[WorkUnit]:
-    """Return a bucket's work units for a task; each is read by exactly one.
+    """Return a bucket's work units for a task. Exactly one task reads each work unit.
 
-    With `in_turn`, tasks take them in turn, by share, so that finished ones have few gaps.
+    With `in_turn`, tasks take work units in turn, by share, so that finished ones have few gaps.
     """
     units = [unit for plan in plans for unit in plan.work_units]
     if task < len(manifest.large_units):
@@ -144,7 +144,7 @@ def units_read(
 
 
 def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], owner: int) -> Iterator[int]:
-    """Yield each work unit's reader, whose range contains its start."""
+    """Yield each work unit's partition, whose range contains its start, or else the owner."""
     offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:
         while excess and excess[-1].end <= offset:
@@ -154,7 +154,7 @@ def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], o
 
 
 def _readers_in_turn(units: Sequence[WorkUnit], parts: Sequence[LentUnits], owner: int) -> Iterator[int]:
-    """Yield each work unit's reader, the furthest behind its share."""
+    """Yield for each work unit the partition that is furthest behind its share."""
     shares = Counter({owner: sum(map(load_of, units))})
     for part in parts:
         shares[part.partition] += part.end - part.begin

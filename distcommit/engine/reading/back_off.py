@@ -26,7 +26,7 @@ def wait_before_retry(settings: RunSettings, attempt: int, look: Callable[[], No
     """Wait before attempt number `attempt`. Return False, at once, if the run's deadline has passed.
 
     Args:
-        attempt: 1 is the second.
+        attempt: 1 is the second attempt.
         look: called meanwhile; its exceptions end the wait.
     """
     clock = settings.clock

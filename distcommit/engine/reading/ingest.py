@@ -68,7 +68,7 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
 def read_suspect(settings: RunSettings, task: int) -> Report:
     """Run a task for the work unit `settings.alone`.
 
-    If a worker has died on it alone, a failure is recorded instead.
+    If a worker has died while it read only this work unit, record a failure instead.
     """
     manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
     return ingest_partition(settings, ingest_tasks(settings, manifest) + task)
@@ -143,7 +143,6 @@ class _IngestTask:
         self._recorder.write(len(self._units))
 
     def keep_finished(self) -> None:
-        """Put finished states before another executor repeats the task."""
         self._notes.forget(())
         self._put_states()
 
@@ -164,9 +163,9 @@ class _IngestTask:
         return unsuspected, killers
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Read and commit; return failed work units.
+        """Read work units and commit; return the failed ones.
 
-        One that failed only in optional branches is read again, and these reject all of its records.
+        A work unit that failed only in optional branches is read again, and these reject all of its records.
         """
         failed: list[WorkUnit] = []
         flows: dict[str, TaskFlow] = {}
@@ -182,7 +181,7 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read each work unit once; return failed ones. `flows`: of those without the job's flow."""
+        """Read each work unit once; return failed ones. `flows`: flows other than the job's, by work unit."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
@@ -225,8 +224,7 @@ class _IngestTask:
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
-        """Return the attempt, even if it failed; a failed state if it could not begin, because folder, note or marker
-        could not be written."""
+        """Return the attempt, even if it failed; a failed state if folder, note or marker can't be written."""
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         identity = _new_attempt(settings, unit, self._task, self._tasks)
@@ -316,7 +314,7 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Announce datasets to the sink; an error is only logged, because each writer would meet it."""
+    """Announce datasets to the sink. An error is only logged, because each writer would meet it."""
     usual = (unit for unit in units if not is_maintenance(unit) and SETTINGS not in unit.properties)
     datasets = dict.fromkeys(unit.dataset_urn for unit in usual)
     try:
@@ -337,7 +335,6 @@ def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
-    """Return the state of an attempt that failed before reading."""
     now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,

@@ -1,4 +1,4 @@
-"""When a task stops reading."""
+"""The deadline of a task's reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ReadDeadline:
         self._slice_ends_ms = int(settings.clock.now_ms() + settings.freshness.slice_s * 1000)
 
     def of(self, unit: WorkUnit) -> int:
-        """Return the end in milliseconds since 1970; 0 for never.
+        """Return when to stop reading a work unit, in milliseconds since 1970; 0 for never.
 
         The time slice limits datasets with a backlog, except a task's first work unit. Maintenance units and suspects
         have no deadline.

@@ -31,7 +31,7 @@ def record_read_failures(
     not_committed: Mapping[str, NotCommitted],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
+    """Record once, in one record, which datasets this run failed to read. Report the datasets that the record stops.
 
     If the log cannot be written, the error is only logged: only failure counts depend on the record.
 
@@ -67,7 +67,7 @@ def record_read_failures(
 
 
 def stop_reason(state: DatasetState) -> str:
-    """Return why a dataset is not planned, with the remedy, or an empty text."""
+    """Return why a dataset is stopped, with the remedy; empty if it is not stopped."""
     if state.read_failure is None or not state.read_failure.stopped:
         return ""
     text = f"{state.read_failure.failed_runs} runs in a row could not read it; no run tries again until"
@@ -96,7 +96,6 @@ def _is_open(unit: WorkUnit) -> bool:
 
 
 def _failed_ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
-    """Return planned ends that the watermark has not reached."""
     before = reached.positions if reached else {}
     ends: dict[str, Position] = {}
     for unit in plan.work_units:

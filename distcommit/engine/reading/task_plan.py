@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
-    """Return the number of tasks: groups of large work units, then partitions."""
+    """Return the number of ingest tasks: one for each group of large work units and each partition."""
     return len(manifest.large_units) + settings.partitions
 
 

@@ -19,11 +19,11 @@ from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity,
 
 
 class TaskRecorder:
-    """Recorder of an attempt, written at its end.
+    """Recorder of a task attempt, which writes its rows at the end.
 
     Args:
-        task: number in the phase.
-        writer: 32 hexadecimal digits of its task-state files; empty for new ones.
+        task: number of the task in the phase.
+        writer: the writer of its task states, as 32 hexadecimal digits; empty for a new one.
     """
 
     def __init__(self, settings: RunSettings, phase: str, task: int, writer: str = "") -> None:
@@ -41,7 +41,7 @@ class TaskRecorder:
         self._requests: Counter[str] = Counter()
 
     def recording(self, observer: Observer) -> Observer:
-        """Return a recording observer, also for several threads."""
+        """Return an observer that records and forwards events, also of several threads."""
         return _RecordingObserver(self, observer)
 
     def note(self, event: Event) -> None:
@@ -58,7 +58,7 @@ class TaskRecorder:
 
     @contextmanager
     def working_on(self, dataset: str) -> Iterator[None]:
-        """Count the block's requests for `dataset`, also those of other writers that end within it."""
+        """Count the block's storage requests for `dataset`, also those of other writers that end within the block."""
         requests_before = REQUESTS.made
         try:
             yield
@@ -67,7 +67,7 @@ class TaskRecorder:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Count the block's requests and seconds as commits of datasets published in it."""
+        """Count the block's storage requests and time as commits of the datasets published in it."""
         began_ms, before, requests_before = self._clock.now_ms(), len(self._published), REQUESTS.made
         try:
             yield
@@ -85,9 +85,9 @@ class TaskRecorder:
         self._requests.update(datasets[:remainder])
 
     def write(self, work_units: int = 0) -> None:
-        """Write rows; a failure is only logged.
+        """Write the rows; a failure is only logged.
 
-        The task's own row needs work units or commits.
+        The task itself has a row only if it had work units or commits.
         """
         rows = list(self._outcomes)
         if work_units or self._sealed or self._published or self._commits:

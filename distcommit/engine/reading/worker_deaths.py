@@ -1,8 +1,8 @@
 """Work units that kill the Python worker that reads them.
 
-Once a worker has died, tasks write a marker before they read a work unit. A marked one whose attempt has not ended is a
-*suspect*, which tasks leave out. At the end a Spark job of one task reads each suspect alone. If the worker dies again,
-it is recorded as failed, and its dataset as not read.
+Once a worker has died, tasks write a marker before they read a work unit. A marked work unit whose attempt has not
+ended is a *suspect*, which tasks leave out. At the end a Spark job of one task reads each suspect alone. If the
+worker dies again, the work unit is recorded as failed, and its dataset as not read.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from distcommit.stores.state.work_units_being_read import (
 logger = logging.getLogger(__name__)
 
 MAX_SUSPECTS = 64
-"""Suspects that a run reads; later runs read others."""
+"""Maximum number of suspects that a run reads. Later runs read others."""
 _SHOWN_PARTITIONS = 5
 
 
 def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
-    """Return unread work units, and the number that killed a worker."""
+    """Return work units that are left to read, and the number of those that killed a worker."""
     states = list(states)
     finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
     killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)} - finished
@@ -59,7 +59,7 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """An attempt's markers, unused until a worker has died."""
+    """Markers of a task attempt, which are unused until a worker has died."""
 
     def __init__(self, settings: RunSettings) -> None:
         store, self._settings = settings.store, settings
@@ -73,19 +73,18 @@ class TaskNotes:
         """Replace the attempt's marker by one for this work unit.
 
         Raises:
-            OSError: it must not be read then.
+            OSError: if the marker cannot be written. The work unit must not be read then.
         """
         if self._notes is not None:
             self._notes.put(unit, self._settings.epoch, alone=bool(self._settings.alone))
 
     def without_suspects(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Return work units to read together."""
         if self._notes is None or self._settings.alone:
             return units
         return without_suspects(self._settings, units)
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
-        """Yield the error of a single work unit on which a worker died."""
+        """Yield the work unit to read alone, with an error, if a worker died on it alone."""
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
@@ -96,7 +95,7 @@ class TaskNotes:
         Errors of the file system are only logged.
 
         Args:
-            units: read to their end. The markers of one that killed a worker must stay.
+            units: work units that were read to their end. Markers of a work unit that killed a worker must stay.
         """
         if self._notes is None:
             return
@@ -112,8 +111,8 @@ class WorkerDeaths(msgspec.Struct, frozen=True):
     """Work units on which workers died.
 
     Attributes:
-        killers: number that killed a worker twice, and failed.
-        suspects: ids to read alone.
+        killers: number of work units that killed a worker twice, and failed.
+        suspects: ids of the work units to read alone.
     """
 
     killers: int = 0
@@ -125,7 +124,7 @@ class WorkerDeaths(msgspec.Struct, frozen=True):
 
 
 def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
-    """Return a partition's killers and suspects, or none if unreadable; delete markers of read work units."""
+    """Return a partition's killers and suspects; none if unreadable. Delete markers of finished work units."""
     buckets, store = settings.buckets_of(partition), settings.store
     tables = settings.task_states(buckets)
     try:
@@ -143,7 +142,6 @@ def find_worker_deaths(settings: RunSettings, partition: int) -> WorkerDeaths:
 
 
 def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
-    """Return the run's killers and suspects; none if unknown."""
     try:
         deaths = launch(find_worker_deaths, settings, settings.partitions, WorkerDeaths)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
@@ -154,8 +152,8 @@ def all_worker_deaths(launch: Launch, settings: RunSettings) -> WorkerDeaths:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether all processes, or the JVM, of a run died; False for epoch 0, which is not a run. Its end is then
-    missing, unreadable, or without completed ingest."""
+    """Return whether all processes, or the JVM, of a run died; False for epoch 0, which is not a run. The record of its
+    end is then missing, unreadable, or without completed ingest."""
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
     except (DistcommitError, OSError):
@@ -166,7 +164,7 @@ def has_died(settings: RunSettings, epoch: int) -> bool:
 
 
 class EarlierSuspects:
-    """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
+    """Suspects of earlier runs: work units with a marker of a run whose processes all died, or recorded as killers.
 
     Args:
         states: stored states of the partition's datasets, by bucket.
@@ -183,9 +181,9 @@ class EarlierSuspects:
             self._notes = older_notes(self._store.fs, self._store.roots.store, settings.run_id)
 
     def note(self, units: Iterable[WorkUnit]) -> int:
-        """Mark this run's suspects, and return their number.
+        """Write markers of this run for its suspects, and return their number.
 
-        The newest run with a marker decides. If it died reading the work unit alone, this run does not read it.
+        The newest earlier run with a marker decides. If it died reading only the work unit, this run does not read it.
 
         Raises:
             OSError: if a marker cannot be written.
@@ -209,8 +207,8 @@ class EarlierSuspects:
 def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
     """Return an error if a worker died reading only this work unit, else None.
 
-    That is in this run's previous launch, or an earlier run whose processes all died. Spark's own second attempt proves
-    nothing: the first may be slow, or its node lost.
+    The death was in this run's previous launch, or in an earlier run whose processes all died. Spark's own second
+    attempt proves nothing: the first attempt may be slow, or its node lost.
 
     The markers stay for the next run, which reads the work unit alone from the start.
     """

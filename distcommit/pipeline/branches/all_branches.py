@@ -161,7 +161,6 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer; a diverted branch gets that of its error branch."""
         if pipeline.rejects_all:
             return self._errors.writer(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -171,7 +170,6 @@ class Branches:
         return self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
 
     def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
-        """Return a branch's identity and area, in its own folder except for `main`."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
@@ -226,7 +224,6 @@ class Branches:
         return [self._shared, self._router, *(pipeline.chain for pipeline in self.pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
-        """Return a failed attempt's counts and errors."""
         return tuple(pipeline.failed() for pipeline in self.pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
@@ -244,7 +241,7 @@ class Branches:
         return {activity_in(count.branch, count.construct): count.seconds for count in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
-        """Return schema ids by converter, oldest first, with this attempt's."""
+        """Return schema ids by converter, oldest first, including those of this attempt."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self.pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
@@ -283,7 +280,6 @@ class Branches:
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
-    """Add filtered records by construct to `before`."""
     counts = dict(before)
     for construct in constructs:
         if construct.filtered:
@@ -293,7 +289,6 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
 
 
 def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
-    """Return the whole range as holes, if no record was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
@@ -306,7 +301,6 @@ def _shown(branch: str) -> str:
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
-    """Return source positions of rows; None without provenance."""
     if provenance is None:
         return None
     columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]

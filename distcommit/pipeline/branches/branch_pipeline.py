@@ -31,7 +31,7 @@ from distcommit.stores.schemas.schema_store import SchemaStore
 class BranchPipeline:
     """One branch in one attempt at a work unit.
 
-    An error raised here fails the branch. If the branch failed in an earlier attempt at this work unit
+    An error that it raises fails the branch. If the branch failed in an earlier attempt at this work unit
     (`branch.error`), the branch is *diverted*: it rejects all records, and its writer writes to the error branch.
 
     Attributes:
@@ -84,9 +84,9 @@ class BranchPipeline:
 
     @contextmanager
     def at(self, construct: str = "") -> Iterator[None]:
-        """Record the block's error as the branch's, in `construct` or the chain's step.
+        """Record an error of the block as the branch's error, in `construct` or the chain's running stage.
 
-        If the branch is diverted, it fails the attempt.
+        If the branch is diverted, the error fails the attempt.
         """
         try:
             with foreign_errors():
@@ -134,7 +134,7 @@ class BranchPipeline:
     def _known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
         """Return the records' schema, or None if only they determine it.
 
-        Columns that a converter does not accept fail only at a record, because a fork may send none.
+        Columns that a converter does not accept fail only at a record, because a fork may send no records.
         """
         try:
             with foreign_errors():
@@ -181,7 +181,7 @@ class BranchPipeline:
         """Run the task checkers; return failed mandatory checks, or an empty text.
 
         Args:
-            decides: whether these can fail the branch.
+            decides: whether a failed check can fail the branch.
         """
         if self.rejects_all:
             return ""
@@ -222,7 +222,7 @@ class BranchPipeline:
         return self._result(replace(prepared, holes=(*prepared.holes, *holes)))
 
     def failed(self) -> BranchResult:
-        """Return counts, check outcomes and the error."""
+        """Return the result of a failed branch: counts, check outcomes and the error."""
         return self._result(Prepared(), self.error, self.error_construct)
 
     def _result(self, prepared: Prepared, error: str = "", error_construct: str = "") -> BranchResult:
@@ -241,7 +241,7 @@ class BranchPipeline:
 
 
 def check_infos(sink: Sink, infos: Sequence[object]) -> None:
-    """Raise ConfigurationError if an info cannot be stored."""
+    """Raise ConfigurationError if a commit info cannot be stored."""
     try:
         check_plain(list(infos))
     except TypeError as error:

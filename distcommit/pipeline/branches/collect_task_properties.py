@@ -14,10 +14,10 @@ from distcommit.pipeline.task_flow import TaskFlow
 def properties_of_parts(
     flow: TaskFlow, pipelines: Sequence[BranchPipeline], extraction: RecordsProperties | None
 ) -> TaskProperties:
-    """Return properties of extraction and constructs.
+    """Return the properties that extraction and constructs recorded.
 
     Raises:
-        ConfigurationError: if one cannot be stored, or a limit is exceeded.
+        ConfigurationError: if a property cannot be stored, or a limit is exceeded.
     """
     properties: TaskProperties = {}
     if extraction is not None:
@@ -38,7 +38,7 @@ def properties_of_parts(
 
 
 def with_properties_of_writers(properties: TaskProperties, pipelines: Sequence[BranchPipeline]) -> TaskProperties:
-    """Add the writers' properties; raises as `properties_of_parts`."""
+    """Add the writers' properties; raises the errors of `properties_of_parts`."""
     for pipeline in pipelines:
         properties = with_properties(properties, f"{pipeline.branch.name}.writer", pipeline.writer_properties)
     return properties

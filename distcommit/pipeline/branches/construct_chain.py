@@ -37,12 +37,12 @@ class Tally:
     """Counts of a construct.
 
     Attributes:
-        records_in: received.
-        records_out: returned.
-        rejected: input records.
+        records_in: records received.
+        records_out: records returned.
+        rejected: rejected input records.
         filtered: dropped records.
         noted: records that failed an informational check.
-        seconds: spent.
+        seconds: seconds spent.
         declared: last input schema, and the converter's output schema for it.
     """
 
@@ -55,7 +55,7 @@ class Tally:
     declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
     def declared_schema(self, converter: Converter, schema: pa.Schema, unit: WorkUnit) -> pa.Schema | None:
-        """Return the output schema, asked for once for each input schema."""
+        """Return the output schema. The converter computes it once for each input schema."""
         last = self.declared
         if last is None or (last[0] is not schema and not last[0].equals(schema, check_metadata=True)):
             last = self.declared = schema, converter.convert_schema(schema, unit)
@@ -133,7 +133,7 @@ class Chain:
 
 
 def without_rows(batches: Iterable[TracedBatch], rejected: Iterable[int]) -> list[TracedBatch]:
-    """Remove records of these rows, and empty pieces."""
+    """Remove records of rejected rows, and empty pieces."""
     excluded = np.fromiter(rejected, np.int64)
     if len(excluded):
         batches = [traced.only(~np.isin(traced.origin_rows(), excluded)) for traced in batches]
@@ -184,7 +184,7 @@ def _converted(
 
 
 def _rows_of(stage: Stage, converter: Converter, converted: Converted, rows: int) -> Rows | None:
-    """Validate input rows; None if unchanged."""
+    """Return the checked input row of each record; None if rows are unchanged."""
     records = converted.records.num_rows
     if converted.rows is None:
         if records != rows:

@@ -52,7 +52,6 @@ class ErrorBranches:
             self._diverted[name] += len(rejections)
 
     def prepare(self, sink: str) -> list[BranchResult]:
-        """Prepare error branches, which a sink of this name publishes."""
         return [_prepared(name, sink, self._diverted[name], writer) for name, writer in self._writers.items()]
 
 

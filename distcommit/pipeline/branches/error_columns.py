@@ -8,15 +8,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""Rejecting branch (empty: all), step, and reason."""
+"""Columns of the rejecting branch (empty: all), the construct, and the reason."""
 
 _SUFFIX = "_of_source"
 _CONFLICTING = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_SUFFIX})*", re.IGNORECASE)
-"""Source columns to rename, in any case: named like an error column or a renamed one."""
+"""Names of source columns to rename: those of error columns and renamed columns, in upper or lower case."""
 
 
 def error_schema(options: pa.Schema) -> pa.Schema:
-    """Return the schema of an error file."""
     own = [field.with_name(_stored_name(field.name)) for field in options]
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in ERROR_COLUMNS)])
 

@@ -20,7 +20,7 @@ _FORK = "fork"
 
 
 class Router:
-    """Sends the records of one attempt to the branches that the flow's fork chooses.
+    """Router of one attempt's records to the branches that the flow's fork chooses.
 
     Attributes:
         names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.
@@ -76,7 +76,7 @@ class Router:
     def _send(
         self, fork: ForkOperator, traced: TracedBatch, routed: Mapping[str, list[TracedBatch]]
     ) -> npt.NDArray[np.bool_]:
-        """Add records to the chosen branches; return a mask of those without."""
+        """Add records to the chosen branches; return a mask of records without a branch."""
         names = self._branches
         accepting = [name for name in names if fork.accepts(name, traced.records.schema)]
         chosen = fork.choose(traced.records, accepting) if accepting else {}
@@ -98,7 +98,7 @@ class Router:
 
 
 def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the extractor's rows with a record."""
+    """Return a mask of the extractor's rows that have a record in the batches."""
     mask = np.zeros(rows, bool)
     for traced in batches:
         mask[traced.origin_rows()] = True

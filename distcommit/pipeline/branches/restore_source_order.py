@@ -11,7 +11,6 @@ from distcommit.pipeline.branches.traced_batch import TracedBatch
 
 
 def ascending(traced: TracedBatch) -> TracedBatch:
-    """Sort by row, stably."""
     if traced.rows is None or (traced.rows[1:] >= traced.rows[:-1]).all():
         return traced
     order = np.argsort(traced.rows, kind="stable")
@@ -19,15 +18,14 @@ def ascending(traced: TracedBatch) -> TracedBatch:
 
 
 def by_first_row(batches: Iterable[TracedBatch]) -> list[TracedBatch]:
-    """Return non-empty pieces by first row."""
     return sorted((traced for traced in batches if traced.records.num_rows), key=_first)
 
 
 def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = True) -> list[TracedBatch]:
-    """Return one piece for each schema, in first order, with ascending rows.
+    """Return one piece for each schema, in the order of first occurrence, with ascending rows.
 
     Args:
-        with_metadata: whether schema metadata separates; field metadata always does.
+        with_metadata: whether schema metadata separates pieces; field metadata always does.
     """
     groups: list[tuple[pa.Schema, list[TracedBatch]]] = []
     for traced in batches:
@@ -46,7 +44,7 @@ def in_source_order(batches: Sequence[TracedBatch]) -> list[TracedBatch]:
 
 
 def runs_of(batches: Sequence[TracedBatch]) -> list[tuple[int, int, int]]:
-    """Return runs: piece, first record, and length."""
+    """Return runs in source order: number of the piece, first record, and length."""
     if len(batches) < 2:
         return [(number, 0, traced.records.num_rows) for number, traced in enumerate(batches)]
     rows = np.concatenate([traced.origin_rows() for traced in batches])

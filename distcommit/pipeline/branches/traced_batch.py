@@ -17,7 +17,7 @@ class TracedBatch:
 
     Attributes:
         records: the records.
-        rows: of the extractor's batch by record; None if the records are exactly those.
+        rows: row of each record in the extractor's batch; None if the records are exactly that batch.
     """
 
     records: pa.RecordBatch
@@ -28,7 +28,7 @@ class TracedBatch:
         return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
 
     def only(self, keep: npt.NDArray[np.bool_]) -> TracedBatch:
-        """Filter the records."""
+        """Return the records that `keep` selects."""
         if keep.all():
             return self
         return TracedBatch(self.records.filter(pa.array(keep)), self.origin_rows()[keep])

@@ -16,7 +16,7 @@ _REPEAT_S = 1.0
 
 
 class Watch(Protocol):
-    """Kills the process if a construct does not return from native code, which no signal interrupts."""
+    """Watch that kills the process if a construct does not return from native code, which no signal interrupts."""
 
     def begin(self, seconds: float, construct: str) -> None:
         """Start the clock."""

@@ -1,7 +1,7 @@
 """A process that kills the worker if native code exceeds its time limit.
 
-Well after the limit, it records the work unit as failed, durably, and kills the worker. The next attempt skips that
-work unit (`engine.reading.worker_deaths`).
+Well after the limit, the process durably records the work unit as failed, and kills the worker. The next attempt skips
+that work unit (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Watchdog:
 
     @contextmanager
     def working_on(self, bucket: int, failed: TaskState) -> Iterator[None]:
-        """Set the failure to record.
+        """Set the failure to record if a construct in the block is stuck.
 
         Args:
             failed: state of a failed attempt.

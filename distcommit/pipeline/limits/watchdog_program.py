@@ -1,7 +1,7 @@
 """The program of the watchdog process, isolated and without imports of distcommit before a failure, so that it starts
 fast.
 
-The worker writes deadlines into shared memory without waking it.
+The worker writes deadlines into shared memory without waking the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RETRY_S = 1.0
 
 
 class Worker:
-    """The worker, after whose end its pid may be another's.
+    """The watched worker. After its end, another process may have its pid.
 
     Args:
         pid: process id.
@@ -35,7 +35,7 @@ class Worker:
         self._pid, self._pidfd = pid, pidfd
 
     def has_ended(self, within_s: float) -> bool:
-        """Wait up to `within_s` for its end."""
+        """Wait up to `within_s` seconds; return whether the worker has ended."""
         if self._pidfd >= 0:
             return bool(select.select([self._pidfd], [], [], within_s)[0])
         if os.getppid() == self._pid:
@@ -72,7 +72,6 @@ class SharedMemory:
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
     def stuck(self) -> StuckConstruct | None:
-        """Return the construct past its deadline, or None."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
             return None
@@ -88,14 +87,13 @@ class SharedMemory:
         return stuck if self.is_stuck(stuck) else None
 
     def is_stuck(self, stuck: StuckConstruct) -> bool:
-        """Return whether it has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
 def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
     """Wait for a deadline to pass, record the failure durably, and kill the worker.
 
-    Returns at the worker's end. After `record_s` seconds without the store it is killed anyway.
+    Returns when the worker has ended. After `record_s` seconds without a record, the worker is killed anyway.
     """
     while not worker.has_ended(_POLL_S):
         stuck = shared.stuck()
@@ -117,7 +115,7 @@ def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
 def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]) -> None:
     """Record the failure, retrying until it is durable or the construct returned.
 
-    In a thread; appends True to `is_recorded`.
+    Runs in a thread; appends True to `is_recorded`.
     """
     if not stuck.work_unit:
         return

@@ -11,18 +11,18 @@ from distcommit.pipeline.maintenance.published_files import DatedFiles
 from distcommit.protocol.paths.output import attempt_named
 
 _FEWEST_TO_FILL = 3
-"""Small files, each below half the target size, that may reach it."""
+"""Least number of small files, each below half the target size, that can reach it together."""
 
 Attempt: TypeAlias = tuple[str, str]
-"""Start of file names, and branch."""
+"""Start of an attempt's file names, and branch."""
 
 
 class Candidates(NamedTuple):
     """The small files of a dataset that may be merged.
 
     Attributes:
-        paths: below the output, of folders with enough.
-        attempts: live files by attempt and branch.
+        paths: paths below the output, in folders with enough small files.
+        attempts: number of live files by attempt and branch.
     """
 
     paths: list[str]
@@ -38,7 +38,7 @@ def find_candidates(
 
     Args:
         published: the dataset's published files.
-        target_file_bytes: largest merged file of a branch.
+        target_file_bytes: returns the largest size of a merged file of a branch.
 
     Raises:
         DistcommitError, OSError: if a folder, a tombstone or a file's size cannot be read.

@@ -17,14 +17,14 @@ _Ranges = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """Which files are merged.
+    """Rule for which files are merged.
 
     Attributes:
         target_file_bytes: largest size of a merged file. A file of half the target size of its branch, or more, is
             left.
         min_files: least number of files that a merged file replaces; two are enough if the target size is reached.
-        closed_before_ms: later files are left, in milliseconds since 1970; a file in a time folder ends with its
-            period, others at their modification.
+        closed_before_ms: time in milliseconds since 1970. Files that end later are left. A file in a time folder ends
+            with the folder's period, other files with their modification.
     """
 
     target_file_bytes: int
@@ -32,11 +32,9 @@ class CompactionPolicy:
     closed_before_ms: int
 
     def admits(self, size_bytes: int, end_ms: int, target_file_bytes: int) -> bool:
-        """Return whether a file is old and small enough."""
         return size_bytes * 2 < min(self.target_file_bytes, target_file_bytes) and end_ms <= self.closed_before_ms
 
     def has_enough(self, sizes: Sequence[int], target_file_bytes: int) -> bool:
-        """Return whether small files of these sizes may form a group."""
         if sum(sizes) > min(self.target_file_bytes, target_file_bytes):
             return True
         return len(sizes) >= max(2, self.min_files)
@@ -99,7 +97,7 @@ def compaction_groups(
 
 
 def epochs_of(footer: Footer) -> tuple[int, ...]:
-    """Return the epochs that had a file's records."""
+    """Return the epochs of a file and of the files that it replaced."""
     return (footer.epoch, *footer.replaces)
 
 

@@ -1,7 +1,7 @@
 """Compaction of published files.
 
-A unit stages one file of a group's records, and a tombstone. Before the seal the merged file is read again and compared
-with the inputs' footers. `tests/spec/replace_model.py` is the model.
+A maintenance unit stages one file of a group's records, and a tombstone. Before the seal the merged file is read again
+and compared with the inputs' footers. `tests/spec/replace_model.py` is the model.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class CompactionSource(MaintenanceSource):
     """Compaction of idle datasets.
 
     Attributes:
-        policy: which files are merged.
-        datasets: empty for all.
+        policy: rule for which files are merged.
+        datasets: URNs of datasets to compact; empty for all.
     """
 
     policy: CompactionPolicy
@@ -52,20 +52,20 @@ class CompactionSource(MaintenanceSource):
         return (states.get(urn) or DatasetState(urn) for urn in self.datasets)
 
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
-        """Plan a unit for each group; raises DistcommitError or OSError."""
+        """Plan a maintenance unit for each group; raises DistcommitError or OSError."""
         groups = self.groups(state) if state.watermark is not None else []
         units = [_unit(state, files) for files in groups]
         return plan_of(state, *units) if units else None
 
     def live_sizes(self, state: DatasetState) -> list[int]:
-        """Return live data files' sizes without reading; raises DistcommitError or OSError."""
+        """Return the sizes of live data files without reading them; raises DistcommitError or OSError."""
         published = self._published(state)
         superseded = published.superseded_paths()
         ages = (published.size_and_end_ms(path) for path in published.listed() if path not in superseded)
         return [age[0] for age in ages if age is not None]
 
     def groups(self, state: DatasetState, *, reads_records: bool = True) -> list[list[LiveFile]]:
-        """Return groups to merge, reading only footers of small files.
+        """Return groups of files to merge, from the footers of small files.
 
         Args:
             reads_records: whether to compare columns of files that must be read as a whole (all but Parquet), or to
@@ -110,8 +110,8 @@ class CompactionSource(MaintenanceSource):
         return DatedFiles(self.fs, self.output, state.dataset_urn, state.done_epoch, self.flow)
 
     def _key(self, file: LiveFile, attempts: Counter[Attempt]) -> Hashable | None:
-        """Return the epoch if offsets are comparable only within it, else 0. None for other formats, unknown branches,
-        error files, and files that may share an input record within an attempt."""
+        """Return the epoch if offsets are comparable only within it, else 0. None for files that are left: other
+        formats, unknown branches, error files, and files that may share an input record within an attempt."""
         footer, provenance = file.footer, self.provenance
         sink = file_sink_of(self.flow, footer.branch)
         if footer.makes_several and attempts[attempt_named(file.path), footer.branch] != 1:
@@ -125,7 +125,6 @@ class CompactionSource(MaintenanceSource):
 
 
 def file_sink_of(flow: TaskFlow, branch: str) -> FileSink | None:
-    """Return the branch's sink if it writes files, or None."""
     sink = next((candidate.sink for candidate in flow.branches if candidate.name == branch), None)
     return sink if isinstance(sink, FileSink) else None
 

@@ -117,8 +117,8 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
 
 
 def _without_merged_files(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) -> list[Tombstone]:
-    """Return compactions, newest first, without their merged file although inputs exist. It may be missing only if a
-    newer tombstone names it, other than a compaction without its own merged file."""
+    """Return compactions, newest first, whose merged file is missing although inputs exist. A merged file may be
+    missing only if a newer tombstone names it, other than that of such a compaction."""
     unbacked, superseded = list[Tombstone](), set[str]()
     for tombstone in sorted(tombstones, key=lambda tombstone: tombstone.epoch, reverse=True):
         paths = [path for path in tombstone.published if path not in superseded]

@@ -22,12 +22,11 @@ class ExpirableFiles(DatedFiles):
         return self.live_dated(MAIN_BRANCH, ERRORS)
 
     def expired(self, cutoff: ExpiryCutoff) -> Iterator[LiveFile]:
-        """Yield expired files; raises DistcommitError or OSError."""
         return (file for file in self.live_files() if cutoff.is_expired(file.end_ms))
 
     def is_obsolete(self) -> bool:
-        """Return whether the newest tombstone is an expiry whose files are deleted, so that an empty one should replace
-        it. One that names only its predecessor is not.
+        """Return whether the newest tombstone is an expiry whose files are deleted, so that an empty expiry
+        should replace it. An expiry that names only its predecessor is not obsolete.
 
         Raises DistcommitError or OSError if a tombstone cannot be read.
         """

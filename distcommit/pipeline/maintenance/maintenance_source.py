@@ -1,9 +1,9 @@
 """Maintenance units: work units on published files instead of the source.
 
-A kind is a class in `core.records.maintenance_units`, with a source and an extraction.
+A kind of maintenance is a class in `core.records.maintenance_units`, with a source and an extraction.
 
 A unit has no range, and does not move the watermark. Its attempt stages a tombstone, so that replay finishes a dead
-run; a later run deletes the files once no snapshot shows them.
+run; a later run deletes the superseded files once no snapshot shows them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class MaintenanceSource(Source):
         return (state for _, state in states.items())
 
     def flow_without_constructs(self) -> TaskFlow:
-        """Return the flow with this source, without constructs."""
         branches = tuple(with_values(branch, stages=(), checks=()) for branch in self.flow.branches)
         return with_values(self.flow.with_source(self), branches=branches, stages=())
 
@@ -77,7 +76,6 @@ class MaintenanceSource(Source):
 
 
 def plan_of(state: DatasetState, *units: WorkUnit) -> DatasetPlan:
-    """Return a plan that keeps the watermark."""
     incarnation = state.watermark.incarnation if state.watermark else ""
     return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, incarnation), units)
 

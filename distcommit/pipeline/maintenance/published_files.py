@@ -27,9 +27,9 @@ class LiveFile:
     """A live file.
 
     Attributes:
-        path: below the output.
-        footer: of the file.
-        size_bytes: of the file.
+        path: path below the output.
+        footer: the file's footer.
+        size_bytes: the file's size.
         end_ms: latest end of its records, milliseconds since 1970; 0 if unknown.
     """
 
@@ -40,7 +40,7 @@ class LiveFile:
 
 
 class PublishedFiles:
-    """A dataset's files as first listed, tombstones before data files.
+    """A dataset's published files. Tombstones are listed once, before data files.
 
     Args:
         done_epoch: newer files are ignored.
@@ -59,17 +59,15 @@ class PublishedFiles:
         return self._tombstones
 
     def superseded_paths(self) -> frozenset[str]:
-        """Return superseded paths; raises DistcommitError or OSError."""
         return frozenset(superseded_by(self.tombstones(), self.done_epoch))
 
     def listed(self) -> list[str]:
-        """Return all branches' data files below the output, also superseded, without reading."""
+        """Return paths of all branches' data files below the output, also superseded ones."""
         self._paths(ERRORS)  # tombstones are listed first
         names = ((path, path.rpartition("/")[2]) for path in self._paths(MAIN_BRANCH))
         return [path for path, name in names if is_published_name(name) and published_epoch(name) <= self.done_epoch]
 
     def replacements(self) -> list[Tombstone]:
-        """Return newest replacements; raises DistcommitError or OSError."""
         return newest_replacements(self.tombstones(), self.done_epoch)
 
     def live_in(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
@@ -85,7 +83,7 @@ class PublishedFiles:
         yield from self.live_among(path for branch in branches for path in self._paths(branch) if location(path))
 
     def live_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
-        """Yield the live files among these, as `live_in`."""
+        """Yield the live files among these paths, as `live_in` does."""
         superseded = self.superseded_paths()
         for path in paths:
             if path in superseded or is_tombstone(path):
@@ -124,7 +122,6 @@ class PublishedFiles:
         return superseded, superseded_records.to_records()
 
     def _paths(self, branch: str) -> list[str]:
-        """Return a branch's paths; error files are listed once."""
         if branch == ERRORS and self._error_paths is not None:
             return self._error_paths
         folder = f"{self.output}/{published_folder(self.dataset_urn, branch)}"
@@ -135,10 +132,10 @@ class PublishedFiles:
 
 
 class DatedFiles(PublishedFiles):
-    """A dataset's files with ends of time folders.
+    """A dataset's published files with the ends of their time folders.
 
     Args:
-        flow: whose sinks know these.
+        flow: task flow whose sinks know the time folders.
     """
 
     def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int, flow: TaskFlow) -> None:
@@ -146,11 +143,11 @@ class DatedFiles(PublishedFiles):
         self._flow = flow
 
     def live_dated(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
-        """Yield `live_in` with `folder_end_ms` where there is one."""
+        """Yield the files of `live_in`, with `folder_end_ms` in place of `end_ms` if known."""
         yield from map(self._dated, self.live_in(*branches, location=location))
 
     def live_dated_among(self, paths: Iterable[str]) -> Iterator[LiveFile]:
-        """Yield `live_among` with `folder_end_ms` where there is one."""
+        """Yield the files of `live_among`, with `folder_end_ms` in place of `end_ms` if known."""
         yield from map(self._dated, self.live_among(paths))
 
     def _dated(self, file: LiveFile) -> LiveFile:
@@ -160,7 +157,7 @@ class DatedFiles(PublishedFiles):
         return file if end_ms is None else replace(file, end_ms=end_ms)
 
     def size_and_end_ms(self, path: str) -> tuple[int, int] | None:
-        """Return size and end without reading; None if missing."""
+        """Return a file's size and end without reading it; None if it is missing."""
         status = self.fs.status(f"{self.output}/{path}")
         if status is None:
             return None
@@ -168,7 +165,6 @@ class DatedFiles(PublishedFiles):
         return status.size_bytes, _written_ms(status) if end_ms is None else end_ms
 
     def branch_of(self, path: str) -> str:
-        """Return the branch in whose folder a data file is."""
         first = path.removeprefix(f"{published_folder(self.dataset_urn)}/").partition("/")[0]
         return first if any(branch.name == first for branch in self._flow.branches) else MAIN_BRANCH
 

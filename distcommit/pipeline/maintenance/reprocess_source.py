@@ -31,7 +31,7 @@ class ReprocessSource(MaintenanceSource):
     """Reprocessing of one dataset or all idle ones.
 
     Attributes:
-        dataset_urn: empty for all.
+        dataset_urn: URN of the dataset; empty for all.
     """
 
     dataset_urn: str = ""

@@ -12,13 +12,13 @@ _Key = tuple[str, tuple[str, ...], bool]
 
 
 class SupersededRecords:
-    """Offsets by incarnation, branches, and whether files expired."""
+    """Offsets of superseded input records by incarnation, branches, and whether files expired."""
 
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
 
     def add(self, footer: Footer, *, is_expired: bool) -> None:
-        """Add a footer's offsets; `is_expired`: not replaced."""
+        """Add a footer's offsets. `is_expired`: whether the file expired and was not replaced."""
         offsets, holes = parsed(footer.offsets), parsed(footer.holes)
         branches = [footer.branch] if footer.branch else footer.branches
         key = footer.incarnation, footer.branches, is_expired
@@ -28,13 +28,11 @@ class SupersededRecords:
             self._update(key, [branch], parsed(text))
 
     def add_tombstone(self, replaced: Iterable[ReplacedRecords]) -> None:
-        """Add a superseded tombstone's offsets."""
         for entry in replaced:
             for branch, text in entry.offsets.items():
                 self._update((entry.incarnation, entry.branches, entry.is_expired), [branch], parsed(text))
 
     def to_records(self) -> list[ReplacedRecords]:
-        """Return the records for a tombstone."""
         return [
             ReplacedRecords(
                 incarnation,

@@ -15,9 +15,9 @@ class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), pop
     """Converter of Protobuf messages whose schemas are in a schema registry, by the official parser and ptars.
 
     A missing field without presence has its type's default. A missing field with presence (`optional`, `oneof`,
-    messages, wrappers) is null. Timestamps and durations have microseconds. Enums are text; a number without a name is
-    its digits. A message that contains itself, or has no fields, is its bytes. Records of different messages of one
-    file are returned separately.
+    messages, wrappers) is null. Timestamps and durations are in microseconds. An enum becomes the name of its value as
+    text, or the digits of a number without a name. A message that contains itself, or has no fields, stays bytes.
+    Records of different messages of one file are returned separately.
 
     A record is also rejected if it has an incomplete date, a time beyond a day, a timestamp or duration beyond
     Protobuf's range, a number that a closed enum does not have, or lacks a required field. A schema with a group, or

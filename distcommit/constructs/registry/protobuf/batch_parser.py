@@ -1,7 +1,7 @@
 """Parser of many Protobuf messages at once, in an envelope: a message with one repeated field of their type.
 
-As each has its length, a damaged one cannot change the next. Messages that may be rejected, and envelopes that the
-official parser rejects, are parsed one by one.
+As each message has its length in front, a damaged message cannot change the next. Messages that may be rejected, and
+envelopes that the official parser rejects, are parsed one by one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from distcommit.constructs.registry.protobuf.range_checks import Ranges
 from distcommit.schemas.schema_size_limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
-"""Messages of an envelope, and of the smaller ones tried next."""
+"""Maximum number of messages in an envelope, and in the smaller envelopes that are tried next."""
 _MAX_PARSED_BYTES = 64 << 20
-"""Parsed bytes of an envelope; a larger message has its own."""
+"""Maximum size of a parsed envelope, in bytes. A larger message has its own envelope."""
 _MAX_LEVELS = 48
-"""Levels in which misplaced values are detected; the official parser discards them in 63."""
+"""Maximum levels of messages in an envelope that detects misplaced values. The official parser discards unknown fields
+in 63 levels."""
 _TAG = b"\x0a"
-"""Field 1, with a length."""
+"""Tag of field 1 with a length."""
 _F = FieldDescriptor
 
 
@@ -53,7 +54,7 @@ class BatchParser:
         self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
-        """Return each canonical encoding, or the rejection."""
+        """Return for each message its canonical encoding, or the error that rejects it."""
         return [item for part in parts(bodies, self._max_bytes) for item in self._of(part)]
 
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
@@ -73,7 +74,7 @@ class BatchParser:
 
 
 def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """Split into parts of 1024 messages and `max_bytes`; a larger message is alone."""
+    """Split messages into parts of at most 1024 messages and `max_bytes`. A larger message is a part by itself."""
     ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
     start, begin = 0, 0
     while start < len(bodies):
@@ -86,7 +87,8 @@ def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
 class Envelope:
     """Parser of many messages of one type.
 
-    `may_set_aside`: whether the official parser may treat a value as unknown. `levels`: of checked messages.
+    `may_set_aside`: whether the official parser may treat a value as unknown. `levels`: levels of
+    nested messages with checks.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int]) -> None:
@@ -104,7 +106,7 @@ class Envelope:
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
         """Return canonical encodings, with None for messages to parse alone.
 
-        Return None if one is damaged, so that the caller tries fewer.
+        If a message may be damaged, incomplete or too large, return None, so that the caller tries fewer.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
@@ -135,7 +137,7 @@ class Envelope:
 
 
 def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | None:
-    """Return a type's envelope, or None for too many levels, or its name in the schema."""
+    """Return a type's envelope; None if it has too many levels, or the schema already has the envelope's name."""
     try:
         envelope = Envelope(source, widths)
         return None if envelope.may_set_aside and envelope.levels > _MAX_LEVELS else envelope
@@ -150,7 +152,6 @@ def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
 
 
 def _envelope_class(source: Descriptor) -> Any:
-    """Return a class whose unique name lets it live in the source's pool."""
     name = f"distcommit_envelope_{source.full_name.encode().hex()}"
     file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3", dependency=[source.file.name])
     type_name = f".{source.full_name}"
@@ -162,7 +163,6 @@ def _envelope_class(source: Descriptor) -> Any:
 
 @lru_cache(maxsize=4096)
 def _head(size: int) -> bytes:
-    """Return tag and length before a message."""
     head = bytearray(_TAG)
     while size > 127:
         head.append(size & 127 | 128)

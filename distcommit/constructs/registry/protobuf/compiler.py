@@ -25,7 +25,7 @@ from distcommit.core.support.install_command import install_command
 from distcommit.schemas.schema_size_limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
-"""Seconds until the process is killed."""
+"""Seconds until the compiler's process is killed."""
 _INHERITED = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
 
 
@@ -35,7 +35,7 @@ def compile_texts(
     """Return the descriptors of texts and of all that they import.
 
     Args:
-        texts: name and text of each, after those that it imports.
+        texts: name and text of each file, after the files that it imports.
         existing: descriptors of files that texts may import.
 
     Raises:

@@ -36,7 +36,7 @@ _KNOWN_MODULES = {
         "wrappers",
     )
 }
-"""Google's files, which Base64 descriptors lack."""
+"""Modules of Google's files, which Base64 descriptors lack."""
 
 
 def file_of(registered: RegisteredSchema) -> FileDescriptor:

@@ -24,7 +24,7 @@ _PACKAGE, _FILE = "layout", "layout.proto"
 _NO_VALUE = "value 0, which the enum does not have"
 _F = FieldDescriptor
 _Kind = tuple[int, str]
-"""Type, and full name of message or enum."""
+"""Protobuf type of a field, and full name of its message or enum; empty for other types."""
 
 
 class Columns:
@@ -46,7 +46,7 @@ class Columns:
         self.schema: pa.Schema = pa.schema([self._field(item) for item in self._handler.schema()])
 
     def read(self, messages: pa.Array) -> pa.RecordBatch:
-        """Return columns; raises ValueError."""
+        """Return the columns of messages; raises ValueError if ptars can't read one."""
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
         read = self._handler.array_to_record_batch(messages)
@@ -96,7 +96,7 @@ def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
 
 @dataclass(slots=True)
 class _Layout:
-    """Generated descriptor; `names`: columns by field; `maps`: lists of entries."""
+    """Generated descriptor. `names`: column names by generated field. `maps`: generated fields that are maps."""
 
     file: descriptor_pb2.FileDescriptorProto = field(
         default_factory=lambda: descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
@@ -106,11 +106,11 @@ class _Layout:
     maps: set[str] = field(default_factory=set)
     expansion: Expansion = field(default_factory=Expansion)
     _repeated: int = 0
-    """Columns within lists and maps so far."""
+    """Number of columns within lists and maps so far."""
     _enums: dict[str, str] = field(default_factory=dict)
 
     def message(self, source: Descriptor, path: str, within: frozenset[str]) -> str:
-        """Add a message, and return its name."""
+        """Add a message type, and return its generated name."""
         target = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         before = self.expansion.columns - self._repeated
         for item in source.fields:

@@ -1,4 +1,4 @@
-"""Conversion to one canonical encoding by the official parser, which defines values and rejections.
+"""Conversion of messages to one canonical encoding by the official parser, which defines values and rejections.
 
 Values that a column cannot hold are rejected as well: incomplete dates, times outside a day, timestamps and durations
 outside their range, unknown numbers of a closed enum.
@@ -24,19 +24,18 @@ _F = FieldDescriptor
 
 
 def is_timestamp(seconds: Any, nanos: Any) -> Any:
-    """Return whether it is in the years 1 to 9999; like the next ones for numbers or arrays."""
+    """Return whether a timestamp is in the years 1 to 9999. This and the next functions take numbers or arrays."""
     return (seconds >= _MIN_TIMESTAMP_S) & (seconds <= _MAX_TIMESTAMP_S) & (nanos >= 0) & (nanos <= _MAX_NANOS)
 
 
 def is_duration(seconds: Any, nanos: Any) -> Any:
-    """Return whether it has one sign, and at most 10000 years."""
+    """Return whether a duration has one sign, and at most 10000 years."""
     has_one_sign = (seconds == 0) | (nanos == 0) | ((seconds < 0) == (nanos < 0))
     is_short = (seconds >= -_MAX_DURATION_S) & (seconds <= _MAX_DURATION_S)
     return has_one_sign & is_short & (nanos >= -_MAX_NANOS) & (nanos <= _MAX_NANOS)
 
 
 def is_date(year: Any, month: Any, day: Any) -> Any:
-    """Return whether it exists in the years 1 to 9999."""
     is_leap_year = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     is_long_month = (month + month // 8) % 2 == 1
     is_in_month = (
@@ -89,7 +88,7 @@ KNOWN_FIELDS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "google.type.TimeOfDay": tuple((name, _F.TYPE_INT32) for name in ("hours", "minutes", "seconds", "nanos")),
     **{f"google.protobuf.{name}Value": (("value", kind),) for name, kind in _WRAPPED.items()},
 }
-"""Well-known types that become one value, with their fields from 1 on."""
+"""Well-known types that become one value, with names and types of their fields from number 1 on."""
 _CHECKS: Mapping[str, Check] = {
     "google.protobuf.Timestamp": _check_timestamp,
     "google.protobuf.Duration": _check_duration,
@@ -99,7 +98,7 @@ _CHECKS: Mapping[str, Check] = {
 
 
 def is_google_type(source: Descriptor) -> bool:
-    """Return whether name and fields are a well-known type's."""
+    """Return whether a type has the name and fields of a well-known type."""
     fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
     numbers = [field.number for field in source.fields]
     return KNOWN_FIELDS.get(source.full_name) == fields and numbers == [*range(1, len(fields) + 1)]
@@ -123,7 +122,7 @@ class CheckedType:
 
 
 class Comparison(Protocol):
-    """Check that a message has the same values as another type."""
+    """Check that a message has the same values if it is read as another type."""
 
     @property
     def is_exact(self) -> bool:
@@ -134,11 +133,11 @@ class Comparison(Protocol):
 
 
 class MessageParser:
-    """Parser of one type.
+    """Parser of messages of one type.
 
     Args:
-        widths: number of columns by type.
-        pinned_schema: comparison with the written type, unless it is `source`.
+        widths: number of columns by message type.
+        pinned_schema: comparison with the type that wrote the messages; None if that is `source`.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -149,7 +148,7 @@ class MessageParser:
         self._types = checked_types(source)
 
     def canonical(self, body: bytes) -> bytes:
-        """Return the canonical encoding.
+        """Return the canonical encoding of a message.
 
         Raises:
             ValueError: if it is rejected, a column can't hold a value, a required field is missing, or it has more than
@@ -204,7 +203,7 @@ class MessageParser:
 
 
 def message_types(root: Descriptor) -> dict[str, Descriptor]:
-    """Return the types in a message, its own included, by name."""
+    """Return a message type and all types within it, by name."""
     types: dict[str, Descriptor] = {}
     waiting = [root]
     while waiting:
@@ -216,7 +215,7 @@ def message_types(root: Descriptor) -> dict[str, Descriptor]:
 
 
 def checked_types(root: Descriptor) -> dict[str, CheckedType]:
-    """Return checks by type, without types that need none."""
+    """Return checks by name of type, without types that need none."""
     types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
@@ -264,8 +263,8 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedValueCheck:
-    """Check that the official parser keeps no value of a known field as an unknown field. It does so for a number that
-    a closed enum does not have, and for a map's entry with such a number or another field.
+    """Check that the official parser keeps no value of a known field as an unknown field. The parser does so for a
+    number that a closed enum does not have, and for a map's entry with such a number or another field.
 
     Attributes:
         source: the message type.

@@ -20,11 +20,11 @@ _KINDS = [
 ]
 _TEXTS = frozenset(_KINDS[-1])
 _Pair = tuple[str, str]
-"""Written type, and type read as."""
+"""Names of the written type, and of the type that it is read as."""
 
 
 def _kind(field: FieldDescriptor) -> int:
-    """Return an equal number for compatible encodings (Protobuf's rules of updating messages)."""
+    """Return a number that fields of compatible encodings share (Protobuf's rules of updating messages)."""
     return next((-number for number, kinds in enumerate(_KINDS, 1) if field.type in kinds), int(field.type))
 
 
@@ -34,7 +34,7 @@ class PinnedTypeCheck:
     Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.
 
     Raises:
-        UnusableSchemaError: for incompatible encodings of a field.
+        UnusableSchemaError: if the encodings of a field are not compatible.
     """
 
     def __init__(self, writer: Descriptor, reader: Descriptor) -> None:
@@ -46,7 +46,7 @@ class PinnedTypeCheck:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the reader's types hold each value."""
+        """Whether the reader's types can hold each value of the writer's."""
         return not self._compared
 
     def compare(self, body: bytes, read: Any) -> None:

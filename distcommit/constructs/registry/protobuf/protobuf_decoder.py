@@ -22,12 +22,12 @@ from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""Maximum bytes of the indexes before a message."""
+"""Maximum size of the message indexes before a message, in bytes."""
 Indexes = tuple[int, ...]
 
 
 def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
-    """Return the type at the indexes; raises UnusableSchemaError."""
+    """Return the message type at the indexes; raises UnusableSchemaError if there is none."""
     messages = list(file.message_types_by_name.values())
     for depth, index in enumerate(indexes):
         if index >= len(messages):
@@ -38,9 +38,9 @@ def message_at(file: FileDescriptor, indexes: Indexes) -> Descriptor:
 
 
 class ProtobufDecoder:
-    """Decoder of a file's messages, by the type that each names.
+    """Decoder of messages of a file's types. Each message names its type.
 
-    With a pinned `reader`, columns come from the same place there.
+    With a pinned `reader`, the columns are those of the type at the same indexes in its file.
 
     Raises:
         UnusableSchemaError: if the first type is missing or without columns, or the schemas do not fit.
@@ -108,7 +108,7 @@ def _reason(error: Exception) -> str:
 
 
 def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return numbers and offsets by indexes; invalid ones go to `wrong`."""
+    """Return numbers and offsets of messages by their indexes. Rejections of invalid indexes go to `wrong`."""
     begin = framed.begin.copy()
     has_first = framed.end > begin
     is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
@@ -130,7 +130,7 @@ def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArr
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
-    """Return indexes and their length in bytes; raises ValueError."""
+    """Return indexes and their length in bytes; raises ValueError if they are invalid."""
     values: list[int] = []
     offset, required = 0, 1
     while len(values) < required:
@@ -150,6 +150,6 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
 
 
 def schema_of(registered: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
-    """Return the decoder, with another reader's schema; raises UnusableSchemaError."""
+    """Return the decoder of a schema, to the columns of `reader` if that is another; raises UnusableSchemaError."""
     same = reader is None or reader.schema_id == registered.schema_id
     return ProtobufDecoder(file_of(registered), None if same or reader is None else file_of(reader))

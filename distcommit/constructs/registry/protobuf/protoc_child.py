@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MAIN_FILE = "distcommit-registered.proto"
-"""The only compiled name, which no reference may have."""
+"""The file name of each compiled text. No reference may have it."""
 KNOWN_FILE = "known.descriptors"
 _OUTPUT_FILE = "compiled.descriptors"
 _SOURCE_FOLDER = "source"

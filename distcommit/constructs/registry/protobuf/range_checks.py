@@ -45,7 +45,7 @@ class Ranges:
     """Range checks of times and durations in messages of one type.
 
     Args:
-        types: checked ones, and those that contain them.
+        types: checked message types, and the types that contain them.
     """
 
     def __init__(self, source: Descriptor, types: Mapping[str, CheckedType]) -> None:
@@ -60,7 +60,7 @@ class Ranges:
             self._handler = handlers.get_for_message(pool.FindMessageTypeByName(f"{_PACKAGE}.{root}"))
 
     def beyond(self, canonical: list[bytes]) -> NDArray[np.int64] | None:
-        """Return the messages out of range; None if ptars can't read them."""
+        """Return numbers of messages with a value out of range; None if ptars can't read the messages."""
         if self._handler is None:
             return _NONE
         try:
