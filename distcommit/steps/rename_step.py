@@ -249,7 +249,17 @@ class FsRenameCommitStep(CommitStep):
 
 
 class _FileRow(Struct, frozen=True, array_like=True, gc=False):
-    """Stored row of a file in a `_FolderRow`. `staged_name` is empty if it equals the final `name`."""
+    """Stored row of a file in a `_FolderRow`.
+
+    Attributes:
+        name: the final name.
+        size_bytes: the size.
+        checksum: the xxh3-64 checksum.
+        file_id: the file system's id; 0 where there is none.
+        mtime_ns: the modification time.
+        records: the number of records.
+        staged_name: the staged name if it differs from the final name, else empty.
+    """
 
     name: str
     size_bytes: int
@@ -261,7 +271,13 @@ class _FileRow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _FolderRow(Struct, frozen=True, array_like=True):
-    """Stored row of consecutive files that move from one staged folder into one target folder."""
+    """Stored row of consecutive files that move from one staged folder into one target folder.
+
+    Attributes:
+        staged: the staged folder, relative to the staging root.
+        final: the target folder, relative to the output root.
+        files: the files.
+    """
 
     staged: str
     final: str
