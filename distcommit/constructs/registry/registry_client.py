@@ -99,7 +99,7 @@ class PinnedSchema(SettingsModel):
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether each topic has its own subject."""
+        """Whether each topic has a subject of its own: no subject is set, or it contains `{topic}`."""
         return self.subject is None or _TOPIC in self.subject
 
     def subject_of(self, topic: str, column: str) -> str:

@@ -103,7 +103,9 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
 
 
 def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
-    """Delete a partition's superseded files, once the job log has this run's first CUT record."""
+    """Delete superseded files in the buckets of a Spark partition. Call it once the job log has this run's first
+    snapshot (record CUT).
+    """
     tally = Tally()
     states: dict[int, Mapping[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):

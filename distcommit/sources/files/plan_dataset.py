@@ -1,7 +1,7 @@
 """Planner of one dataset, whose new files go into consecutive work units.
 
-All work units share the partition `files`. Because numbers of rows are unknown, each work unit counts its rows in a
-partition of its own, `0` to `15`.
+The position in the partition `files`, which all work units share, records which files are read. The number of rows is
+unknown before reading, so each work unit also has a partition of its own, `0` to `15`, whose position counts its rows.
 """
 
 from __future__ import annotations

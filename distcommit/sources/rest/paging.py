@@ -39,7 +39,8 @@ class _Paging(SettingsModel):
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request for the page behind an empty last page, which must be empty, too. None skips the check."""
+        """Return the request for the page after an empty last page, by which the caller checks that this page is empty,
+        too. None skips the check."""
         return None
 
     def total(self, answer: Answer) -> int | None:

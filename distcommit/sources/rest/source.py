@@ -158,7 +158,8 @@ class RestSource(DescribedSource):
         return dataset_urn in self.datasets
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return the extract, with added columns as keys and the watermark field as delta field."""
+        """Return the extract: its keys are `_partition` and `_offset`, which the source adds to each record, and its
+        delta field is the watermark field."""
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
         field = self._watermark_of(dataset_urn).field
         return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (field,)))
