@@ -30,8 +30,8 @@ class LiveFile:
         path: path below the output.
         footer: the file's footer.
         size_bytes: the file's size.
-        end_ms: time from which the age of the file counts, milliseconds since 1970: the end of its time folder, otherwise
-            the time of writing; 0 if unknown.
+        end_ms: time from which the age of the file counts, milliseconds since 1970: the end of its time folder, or
+            the time of writing if it is in none; 0 if unknown.
     """
 
     path: str
