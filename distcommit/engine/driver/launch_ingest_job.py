@@ -34,6 +34,9 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
     launched again, and its tasks leave out suspects (`engine.reading.worker_deaths`). Each further launch requires a
     new suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
 
+    A task may leave out a work unit that another attempt is reading, and that attempt may then fail because of its
+    node. Its marker is gone then, so the work unit is not a suspect. One more launch reads it.
+
     Returns:
         the reports of the tasks, and the error of the last launch; empty if it succeeded.
 
@@ -44,8 +47,10 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
     reports: list[Report] = []
     while not is_over:
         try:
-            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-            error, is_over = "", True
+            launched = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+            left_out = sum(report.counts.work_units_suspected for report in launched)
+            is_over = bool(reports) or not left_out or left_out <= all_worker_deaths(launch, settings).number
+            reports, error = [*reports, *launched], ""
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"

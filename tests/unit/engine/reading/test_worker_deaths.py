@@ -4,8 +4,9 @@ same run."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.driver.run_recorder import recorded_run
+from distcommit.engine.reading import worker_deaths
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import READING
 from distcommit.stores.logs.fencing import end_run
@@ -113,6 +115,42 @@ def test_innocent_suspect_is_read_alone_and_published(attempts: int) -> None:
     assert len(launch.read_alone) == 1
     assert audit(WORLD, machine).exact
     assert notes(machine) == []
+
+
+@pytest.mark.parametrize("is_read_meanwhile", [False, True])
+def test_work_unit_is_read_if_the_attempt_for_which_it_was_left_out_fails_because_of_its_node(
+    monkeypatch: pytest.MonkeyPatch, *, is_read_meanwhile: bool
+) -> None:
+    """A task leaves out the work unit of an attempt on a bad node. The attempt fails later, and deletes its marker."""
+    machine, launched = Machine(), list[str]()
+    settings = WORLD.begin(machine, DATA)
+
+    def launch(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        launched.append(function.__name__)
+        if launched.count("ingest_partition") > 1 or function.__name__ != "ingest_partition":
+            return go_through(function, settings, tasks)
+        with monkeypatch.context() as patched:
+            patched.setattr(worker_deaths, "without_suspects", without_a)
+            results = go_through(function, replace(settings, after_death=True), tasks)
+        if is_read_meanwhile:
+            go_through(function, settings, tasks)
+        return results
+
+    result = run(launch, settings)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    assert (result.succeeded, result.totals.datasets_published) == (True, 5), result
+    assert launched.count("ingest_partition") == 2
+    assert audit(WORLD, machine).exact
+
+
+def without_a(_: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
+    return [unit for unit in units if unit.dataset_urn != "a"]
+
+
+def go_through(function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int) -> list[Result]:
+    return [function(settings, task) for task in range(tasks)]
 
 
 def test_known_killer_is_read_alone_from_the_start_of_the_next_run() -> None:
