@@ -147,15 +147,13 @@ def _share_bytecode() -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Pause the garbage collector while tests are collected, and exempt them from it afterwards.
 
-    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them. Afterwards
-    the collector runs less often, as in the product's commands and tasks.
+    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 
