@@ -4,6 +4,7 @@ checkers find it. All of it runs in separate processes.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -48,6 +49,7 @@ def elsewhere(act: Callable[[], object]) -> int:
         act()
         os._exit(0)
 
+    gc.collect()  # clients with threads must not be deleted in a forked process, which has none of these
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
     process.join()
