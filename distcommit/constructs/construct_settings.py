@@ -54,7 +54,7 @@ class ConverterSettings(StageSettings, Converter):
 
     @abstractmethod
     def convert_columns(self, columns: Columns) -> Columns:
-        """Return the columns after the converter, as far as they are known.
+        """Return the known columns after the converter.
 
         Raises:
             ConfigurationError: if an input column is missing or unsuitable.

@@ -58,7 +58,8 @@ class CompactResult(MaintenanceResult):
         files_before: number of their live data files before the compaction.
         files_after: number of their live data files after it; in a dry run, the expected number.
         bytes_before: size of these files before the compaction.
-        bytes_after: size of these files after it; 0 in a dry run. Of datasets that are not listed, the size before.
+        bytes_after: size of these files after it; 0 in a dry run. Datasets that are not listed count
+            with the size before.
         rows: first hundred datasets with files to merge. Counts include all.
     """
 

@@ -32,8 +32,8 @@ class EnvironmentFindings(NamedTuple):
     """The findings of the environment checks, with the time of the check and the settings that explain problems."""
 
     lost_steps: Mapping[str, StepRow] = {}
-    """The first LOST step of a quarantined dataset, by dataset URN. Of the datasets with the same reason only one is
-    checked, for at most `NAMED` reasons.
+    """The first LOST step of a quarantined dataset, by dataset URN. One dataset is checked for
+    each reason, and at most `NAMED` reasons.
     """
     unwritable_folders: Sequence[str] = ()
     """Descriptions of folders that can't be written, with the cause."""

@@ -1,6 +1,6 @@
 """Parser of many Protobuf messages at once, in an envelope: a message with one repeated field of their type.
 
-As each message has its length in front, a damaged message cannot change the next. Messages that may be rejected, and
+The length of each message precedes it, so a damaged message cannot change the next. Messages that may be rejected, and
 envelopes that the official parser rejects, are parsed one by one.
 """
 

@@ -1,6 +1,6 @@
 """Columns of Protobuf messages, read by ptars.
 
-As ptars panics on some valid descriptors (editions, names that differ in case alone, look-alikes of well-known types),
+Some valid descriptors make ptars panic (editions, names that differ in case alone, look-alikes of well-known types), so
 it gets a generated proto3 descriptor that reads the same bytes, with generated names and one copy of a message for each
 occurrence.
 """

@@ -1,7 +1,7 @@
 """Range checks of well-known types on columns.
 
-As ptars computes timestamps from numbers of any size, these messages are read a second time, as ordinary messages
-without other fields.
+The library ptars computes timestamps from numbers of any size. So messages of these types are read a second time, as
+ordinary messages without other fields.
 """
 
 from __future__ import annotations
